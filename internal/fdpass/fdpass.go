@@ -11,6 +11,7 @@
 package fdpass
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
