@@ -1,0 +1,185 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config reads the one configuration file of a host.
+//
+// A file that is absent means the defaults; a file that cannot be understood
+// stops the process, since a boundary that guesses is none. Nothing in the
+// text is expanded. The value that [Load] returns is frozen: a process that
+// should see a change is started again.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"bawn/internal/ids"
+)
+
+// Version is the format that this build reads.
+const Version = 1
+
+// The accounts and the group that Bawn's processes run under.
+const (
+	AdminAccount = "bawn-admin"
+	ProxyAccount = "bawn-proxy"
+	Group        = "bawn" // its members are the operators
+)
+
+// The range of agent accounts. systemd documents 1879048192-2147483647 as
+// unused ("Users, Groups, UIDs and GIDs on systemd Systems"), so neither
+// distributions nor containers hand these out.
+const (
+	FirstUID = 1_900_000_000
+	LastUID  = 1_900_009_999
+)
+
+// Config is what an operator may set for one host.
+type Config struct {
+	Version int `yaml:"version"`
+	// Resolvers answer the proxy's own look-ups; empty means the nameservers
+	// of the host's resolv.conf.
+	Resolvers []string `yaml:"resolvers"`
+	// UpstreamRoots names a PEM file of more roots to verify upstreams with.
+	UpstreamRoots string `yaml:"upstream_roots"`
+	// Placement is how an agent is held when nothing else is said.
+	Placement ids.Placement `yaml:"placement"`
+	// Limits bound one session.
+	Limits Limits `yaml:"limits"`
+}
+
+// Limits bound one session of an agent.
+type Limits struct {
+	PIDs       int `yaml:"pids"`        // processes and threads
+	MemoryMiB  int `yaml:"memory_mib"`  // resident memory and page cache
+	CPUPercent int `yaml:"cpu_percent"` // of one CPU: 200 is two; 0 is no limit
+}
+
+// Default is the configuration of a host that has no file.
+func Default() Config {
+	return Config{
+		Version:   Version,
+		Placement: ids.PlacementNetns,
+		Limits:    Limits{PIDs: 4096, MemoryMiB: 8192},
+	}
+}
+
+// Load reads the file of p over the defaults and checks it. The error names
+// the file and every problem in it.
+func Load(p Paths) (Config, error) {
+	name := p.ConfigFile()
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Default(), nil
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("reading configuration: %w", err)
+	}
+	c, err := Parse(text)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading configuration %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// Parse reads the text of a configuration file: one YAML document, known keys
+// only.
+func Parse(text []byte) (Config, error) {
+	c := Default()
+	c.Version = 0
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, err
+	}
+	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return Config{}, errors.New("more than one document")
+	}
+	if err := c.Validate(); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// Validate reports every problem of c, joined.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Version != Version {
+		errs = append(errs, fmt.Errorf("version: %d is not %d, the one that this build reads", c.Version, Version))
+	}
+	if _, err := ids.ParsePlacement(string(c.Placement)); err != nil {
+		errs = append(errs, err)
+	}
+	for _, r := range c.Resolvers {
+		if _, err := parseResolver(r); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if c.UpstreamRoots != "" && !filepath.IsAbs(c.UpstreamRoots) {
+		errs = append(errs, fmt.Errorf("upstream_roots: %q is not an absolute path", c.UpstreamRoots))
+	}
+	l := c.Limits
+	if l.PIDs < 8 || l.MemoryMiB < 16 || l.CPUPercent < 0 {
+		errs = append(errs, fmt.Errorf("limits: need pids >= 8, memory_mib >= 16 and cpu_percent >= 0, have %d, %d and %d", l.PIDs, l.MemoryMiB, l.CPUPercent))
+	}
+	return errors.Join(errs...)
+}
+
+// parseResolver reads "ADDRESS" or "ADDRESS:PORT"; the port is 53 unless said.
+func parseResolver(s string) (netip.AddrPort, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return netip.AddrPortFrom(a, 53), nil
+	}
+	ap, err := netip.ParseAddrPort(s)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("resolvers: %q is not ADDRESS or ADDRESS:PORT", s)
+	}
+	return ap, nil
+}
+
+// resolvConf is where the host's own resolvers are named (resolv.conf(5)).
+const resolvConf = "/etc/resolv.conf"
+
+// Nameservers returns the resolvers of the proxy: those configured, else those
+// of the host. An error names the fix.
+func (c Config) Nameservers() ([]netip.AddrPort, error) {
+	if len(c.Resolvers) > 0 {
+		list := make([]netip.AddrPort, len(c.Resolvers))
+		for i, r := range c.Resolvers {
+			list[i], _ = parseResolver(r) // Validate has read them
+		}
+		return list, nil
+	}
+	text, err := os.ReadFile(resolvConf)
+	if err != nil {
+		return nil, fmt.Errorf("finding resolvers: %w: name them under resolvers: in the configuration", err)
+	}
+	list := parseResolvConf(string(text))
+	if len(list) == 0 {
+		return nil, fmt.Errorf("finding resolvers: %s names none: name them under resolvers: in the configuration", resolvConf)
+	}
+	return list, nil
+}
+
+func parseResolvConf(text string) []netip.AddrPort {
+	var list []netip.AddrPort
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != "nameserver" {
+			continue
+		}
+		if a, err := netip.ParseAddr(f[1]); err == nil {
+			list = append(list, netip.AddrPortFrom(a, 53))
+		}
+	}
+	return list
+}

@@ -1,0 +1,67 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bawn/internal/config"
+)
+
+func TestBadConfigurationNamesEveryProblem(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key":       {"version: 1\nresolver: [1.1.1.1]\n", "resolver"},
+		"no version":        {"placement: netns\n", "version"},
+		"newer version":     {"version: 2\n", "version: 2"},
+		"two documents":     {"version: 1\n---\nversion: 1\n", "more than one document"},
+		"bad placement":     {"version: 1\nplacement: vm9\n", "vm9"},
+		"bad resolver":      {"version: 1\nresolvers: [dns.example.com]\n", "dns.example.com"},
+		"relative roots":    {"version: 1\nupstream_roots: a.pem\n", "absolute"},
+		"limits too small":  {"version: 1\nlimits: {pids: 1, memory_mib: 64}\n", "limits"},
+		"wrong type":        {"version: one\n", "line 1"},
+		"second bad beside": {"version: 3\nupstream_roots: a.pem\n", "absolute"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := config.Parse([]byte(c.text))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v does not name %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestAbsentIsDefaultAndInvalidIsNot(t *testing.T) {
+	p := config.Paths{Root: t.TempDir()}
+	if c, err := config.Load(p); err != nil || c.Placement != "netns" {
+		t.Fatalf("no file: %+v, %v", c, err)
+	}
+	os.MkdirAll(p.Etc(), 0o755)
+	os.WriteFile(p.ConfigFile(), []byte("{"), 0o644)
+	if _, err := config.Load(p); err == nil || !strings.Contains(err.Error(), p.ConfigFile()) {
+		t.Errorf("broken file: %v does not name it", err)
+	}
+}
+
+func TestMarkIsOfOneInstallation(t *testing.T) {
+	if m := (config.Paths{Root: "/"}).Mark(); m != "bawn" {
+		t.Errorf("mark of / is %q", m)
+	}
+	dir := t.TempDir()
+	a, b := config.Paths{Root: dir}.Mark(), config.Paths{Root: filepath.Join(dir, "x")}.Mark()
+	if a == b || !strings.HasPrefix(a, "bawn-") {
+		t.Errorf("marks %q and %q", a, b)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("version: 1\nresolvers: [\"[::1]:53\"]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if c, err := config.Parse(text); err == nil && c.Validate() != nil {
+			t.Errorf("accepted what does not validate: %+v", c)
+		}
+	})
+}
