@@ -1,0 +1,54 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apitype
+
+import "time"
+
+// The times of a lease. A plane counts the time to live from the moment at
+// which it asked, on CLOCK_BOOTTIME, so neither a slow answer nor a suspended
+// machine lengthens it.
+const (
+	LeaseBeat = 1 * time.Second // admin answers an ask after this at the latest
+	LeaseTTL  = 3 * time.Second // what was asked for then is void
+)
+
+// LeaseAsk is one beat of a plane: POST /v1/plane/lease. Admin answers at once
+// when the plane does not have the newest revision or the newest list of
+// agents, else after LeaseBeat; either way it has read the database in between.
+type LeaseAsk struct {
+	Plane string `json:"plane"` // proxy
+	Have  string `json:"have"`  // Tag of the snapshot that the plane enforces
+}
+
+// LeaseAnswer extends the lease. Snapshot is absent where Have is the newest.
+type LeaseAnswer struct {
+	Tag      string    `json:"tag"`
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
+}
+
+// A Snapshot is all that a plane needs to judge.
+type Snapshot struct {
+	Tag      string          `json:"tag"` // names revision and agents together
+	Revision uint64          `json:"revision"`
+	YAML     string          `json:"yaml"` // empty: no policy yet, everything is denied
+	Agents   []SnapshotAgent `json:"agents"`
+}
+
+// A SnapshotAgent is a registered agent as policy sees it.
+type SnapshotAgent struct {
+	Name    string `json:"name"`
+	Profile string `json:"profile,omitempty"`
+}
+
+// SignIntermediate asks for a certificate: POST /v1/plane/intermediate. The
+// key never leaves the plane.
+type SignIntermediate struct {
+	CSR []byte `json:"csr"` // DER
+}
+
+// Signed answers SignIntermediate.
+type Signed struct {
+	Certificate []byte `json:"certificate"` // DER
+	Root        []byte `json:"root"`        // DER
+}
