@@ -1,0 +1,149 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A child is one process of Bawn, started again when it ends.
+type child struct {
+	name   string
+	argv   []string
+	cred   *syscall.Credential // nil: stays root
+	files  []*os.File          // become descriptors 3 and up, the ready pipe last
+	stderr *os.File
+	log    *slog.Logger
+
+	ready     chan struct{} // closed when it was ready for the first time
+	firstTime sync.Once
+}
+
+// FirstFile is the number under which a child finds the first descriptor that
+// it was handed: the listening socket, if it has one. The next number, or this
+// one for a child without a socket, is the pipe on which it says that it is
+// ready.
+const FirstFile = 3
+
+func children(o Options, a accounts, s sockets) []*child {
+	make := func(name string, acc *account, files ...*os.File) *child {
+		c := &child{
+			name: name, argv: []string{o.Self, "--root", o.Paths.Root, name},
+			files: files, stderr: o.Stderr, log: o.Log, ready: make(chan struct{}),
+		}
+		if acc != nil {
+			c.cred = &syscall.Credential{Uid: uint32(acc.uid), Gid: uint32(acc.gid), Groups: []uint32{}}
+		}
+		return c
+	}
+	return []*child{
+		make("netd", nil, s.netd),
+		make("admin", &a.admin, s.admin),
+		make("proxy", &a.proxy),
+	}
+}
+
+// The pause before a child is started again grows from the first to the
+// second while it keeps dying.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// keep runs the child until ctx is done. A child that was never ready ends
+// keep with an error: what cannot start once will not start by repetition.
+func (c *child) keep(ctx context.Context) error {
+	pause := firstPause
+	for {
+		began := time.Now()
+		err := c.once(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		select {
+		case <-c.ready:
+		default:
+			return fmt.Errorf("starting %s: %w", c.name, err)
+		}
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		c.log.Error("a process of Bawn ended and is started again", "process", c.name, "error", err, "pause", pause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// once runs the child a single time, on a thread that lives as long as the
+// child does: the kernel sends the child its death signal when the thread that
+// made it ends (prctl(2), PR_SET_PDEATHSIG).
+func (c *child) once(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		done <- c.run(ctx)
+	}()
+	return <-done
+}
+
+// stopGrace is what a child has between SIGTERM and SIGKILL.
+const stopGrace = 5 * time.Second
+
+func (c *child) run(ctx context.Context) error {
+	readyRead, readyWrite, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer readyRead.Close()
+	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Env = append(cmd.Env, passedOn(os.Environ())...)
+	cmd.Stdout, cmd.Stderr = c.stderr, c.stderr
+	cmd.ExtraFiles = append(append([]*os.File{}, c.files...), readyWrite)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: c.cred}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopGrace
+	if err := cmd.Start(); err != nil {
+		readyWrite.Close()
+		return err
+	}
+	readyWrite.Close()
+	late := time.AfterFunc(startTimeout, func() {
+		c.log.Error("a process of Bawn is not ready in time", "process", c.name)
+		cmd.Process.Kill()
+	})
+	defer late.Stop()
+	if c.waitReady(readyRead) {
+		late.Stop()
+		c.log.Debug("ready", "process", c.name, "pid", cmd.Process.Pid)
+		c.firstTime.Do(func() { close(c.ready) })
+	}
+	if err := cmd.Wait(); err != nil {
+		return err
+	}
+	return errors.New("it ended by itself")
+}
+
+// waitReady reports whether the child said that it is ready; it has not if its
+// end of the pipe closes first.
+func (c *child) waitReady(r *os.File) bool {
+	said, _ := io.ReadAll(io.LimitReader(r, 1))
+	return bytes.Equal(said, []byte("\n"))
+}
