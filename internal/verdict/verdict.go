@@ -7,7 +7,11 @@
 // denial without a code: whatever forgets to decide has denied.
 package verdict
 
-import "bawn/internal/codes"
+import (
+	"fmt"
+
+	"bawn/internal/codes"
+)
 
 // An Effect is what a decision does. The zero value is [Deny].
 type Effect uint8
@@ -29,6 +33,26 @@ func (e Effect) String() string {
 	default:
 		return "deny"
 	}
+}
+
+// MarshalText gives the word of [Effect.String].
+func (e Effect) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText reads the word of [Effect.String]. Anything else is an error
+// and leaves [Deny].
+func (e *Effect) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "allow":
+		*e = Allow
+	case "ask":
+		*e = Ask
+	case "deny":
+		*e = Deny
+	default:
+		*e = Deny
+		return fmt.Errorf("reading verdict %q: not one of allow, ask, deny", text)
+	}
+	return nil
 }
 
 // A Verdict is one decision: its effect, the stage and rule that made it and,

@@ -1,0 +1,344 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"time"
+
+	"bawn/internal/codes"
+	"bawn/internal/verdict"
+)
+
+// A Filter chooses entries; every field that is set must hold.
+type Filter struct {
+	Agent   string
+	User    string
+	Host    string // canonical
+	Verdict *verdict.Effect
+	Code    codes.Code // of the decision or of the outcome
+	Since   time.Time  // of the decision, inclusive
+	Until   time.Time  // exclusive
+	Limit   int        // only the newest so many; 0: all
+}
+
+// An Entry is one line of a log: a decision with its outcome, a summary, a gap
+// or a damaged line.
+type Entry struct {
+	Decision *Decision `json:"decision,omitempty"`
+	Outcome  *Outcome  `json:"outcome,omitempty"` // nil: still open, a denial, or lost in a crash
+	// Late marks a decision that was handed out before without its outcome.
+	Late    bool     `json:"late,omitempty"`
+	Summary *Summary `json:"summary,omitempty"`
+	Gap     *Gap     `json:"gap,omitempty"`
+	Damage  *Damage  `json:"damage,omitempty"`
+}
+
+const (
+	scanWindow = 1 << 16                // entries that wait for an outcome before a scan hands them out without
+	pollEvery  = 200 * time.Millisecond // of Follow
+)
+
+// Scan reads the journals in dir, all series merged by time, and hands out
+// what f chooses, oldest first. A decision waits for its outcome; when it has
+// held up very many others it comes without, and comes again, Late, once the
+// outcome is found. An error ends the scan.
+func Scan(dir string, f Filter) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		r := reader{dir: dir, filter: f}
+		defer r.close()
+		j := joiner{filter: f, window: scanWindow}
+		for {
+			it, err := r.next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			j.add(it)
+			if !j.drain(false, yield) {
+				return
+			}
+		}
+		j.drain(true, yield)
+	}
+}
+
+// Follow hands out what f chooses as it is written, from f.Since on or, where
+// that is zero, from now on. Decisions come at once, and again, Late, with
+// their outcome. It ends when ctx is done, without an error; f.Limit does not
+// apply.
+func Follow(ctx context.Context, dir string, f Filter) iter.Seq2[Entry, error] {
+	if f.Since.IsZero() {
+		f.Since = time.Now().Truncate(time.Microsecond)
+	}
+	f.Limit = 0
+	return func(yield func(Entry, error) bool) {
+		r := reader{dir: dir, filter: f}
+		defer r.close()
+		j := joiner{filter: f}
+		for ctx.Err() == nil {
+			it, err := r.next()
+			if errors.Is(err, io.EOF) {
+				wait(ctx, pollEvery)
+				continue
+			}
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			j.add(it)
+			if !j.drain(true, yield) {
+				return
+			}
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// A reader merges the series of a directory by time.
+type reader struct {
+	dir    string
+	filter Filter
+	series []*source
+	polled bool // the directory was listed since the last end
+}
+
+// A source is a series and its next item, where that was read already.
+type source struct {
+	stream
+	head  *item
+	ended bool // since the directory was listed
+}
+
+// next returns the oldest item that no call has returned; io.EOF when there is
+// none now.
+func (r *reader) next() (item, error) {
+	if !r.polled {
+		if err := r.list(); err != nil {
+			return item{}, err
+		}
+		r.polled = true
+	}
+	var first *source
+	for _, s := range r.series {
+		if s.ended {
+			continue
+		}
+		if s.head == nil {
+			it, err := s.next()
+			if errors.Is(err, io.EOF) {
+				s.ended = true
+				continue
+			}
+			if err != nil {
+				return item{}, err
+			}
+			s.head = &it
+		}
+		if first == nil || s.head.Time().Before(first.head.Time()) {
+			first = s
+		}
+	}
+	if first == nil {
+		r.polled = false
+		return item{}, io.EOF
+	}
+	it := *first.head
+	first.head = nil
+	return it, nil
+}
+
+// list adds the series that are new in the directory.
+func (r *reader) list() error {
+	series, err := listSeries(r.dir)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool)
+	for _, s := range r.series {
+		known[s.plane] = true
+		s.ended = false
+	}
+	for _, plane := range sortedKeys(series) {
+		if !known[plane] {
+			r.series = append(r.series, &source{stream: stream{dir: r.dir, plane: plane, since: r.filter.Since}})
+		}
+	}
+	return nil
+}
+
+func (r *reader) close() {
+	for _, s := range r.series {
+		s.close()
+	}
+}
+
+// A joiner puts outcomes to their decisions.
+type joiner struct {
+	filter Filter
+	window int // entries that may wait; not used with a limit
+	queue  []*waiting
+	open   map[string]*waiting // decisions without an outcome, by request
+}
+
+type waiting struct {
+	Entry
+	complete bool
+	gone     bool // handed out
+}
+
+func (j *joiner) add(it item) {
+	switch {
+	case it.Decision != nil:
+		if j.filter.decision(it.Decision) {
+			w := &waiting{Entry: Entry{Decision: it.Decision}, complete: it.Decision.Verdict == verdict.Deny}
+			j.queue = append(j.queue, w)
+			j.expect(w)
+		}
+	case it.Outcome != nil:
+		j.outcome(it.Outcome)
+	case it.Summary != nil && j.filter.summary(it.Summary):
+		j.push(Entry{Summary: it.Summary})
+	case it.Gap != nil && j.filter.whole(it.Gap.Time):
+		j.push(Entry{Gap: it.Gap})
+	case it.damage != nil && j.filter.whole(time.Time{}):
+		j.push(Entry{Damage: it.damage})
+	}
+	j.trim()
+}
+
+func (j *joiner) push(e Entry) { j.queue = append(j.queue, &waiting{Entry: e, complete: true}) }
+
+func (j *joiner) expect(w *waiting) {
+	if w.complete {
+		return
+	}
+	if j.open == nil {
+		j.open = make(map[string]*waiting)
+	}
+	j.open[w.Decision.Request] = w
+}
+
+func (j *joiner) outcome(o *Outcome) {
+	w := j.open[o.Request]
+	if w == nil {
+		return
+	}
+	delete(j.open, o.Request)
+	w.Outcome, w.complete = o, true
+	if w.gone {
+		w.Late = true
+		j.queue = append(j.queue, w)
+	}
+}
+
+// trim keeps the newest entries where there is a limit. What the code filter
+// may still drop is kept beyond it.
+func (j *joiner) trim() {
+	if j.filter.Limit <= 0 || len(j.queue) < 2*j.filter.Limit+scanWindow {
+		return
+	}
+	kept := j.queue[:0]
+	for _, w := range j.queue {
+		if !w.complete || j.filter.code(&w.Entry) {
+			kept = append(kept, w)
+		}
+	}
+	clear(j.queue[len(kept):])
+	j.queue = kept
+	if n := len(kept) - j.filter.Limit - scanWindow; n > 0 {
+		for _, w := range kept[:n] {
+			if w.Decision != nil {
+				delete(j.open, w.Decision.Request)
+			}
+		}
+		j.queue = append([]*waiting(nil), kept[n:]...)
+	}
+}
+
+// drain hands out what is ready: the complete entries at the front, what is
+// beyond the window and, at the end, everything. It reports false when the
+// caller wants no more.
+func (j *joiner) drain(end bool, yield func(Entry, error) bool) bool {
+	if j.filter.Limit > 0 && !end {
+		return true
+	}
+	if j.filter.Limit > 0 {
+		j.newest()
+	}
+	n := 0
+	for _, w := range j.queue {
+		if !end && !w.complete && len(j.queue)-n <= j.window {
+			break
+		}
+		n++
+		w.gone = true
+		if j.filter.code(&w.Entry) && !yield(w.Entry, nil) {
+			return false
+		}
+	}
+	clear(j.queue[:n])
+	j.queue = j.queue[n:]
+	return true
+}
+
+// newest leaves the last entries that the filter chooses.
+func (j *joiner) newest() {
+	var kept []*waiting
+	for _, w := range j.queue {
+		if j.filter.code(&w.Entry) {
+			kept = append(kept, w)
+		}
+	}
+	j.queue = kept[max(0, len(kept)-j.filter.Limit):]
+}
+
+func (f *Filter) within(t time.Time) bool {
+	return (f.Since.IsZero() || !t.Before(f.Since)) && (f.Until.IsZero() || t.Before(f.Until))
+}
+
+// decision judges everything but the code, which the outcome may still bring.
+func (f *Filter) decision(d *Decision) bool {
+	return f.within(d.Time) &&
+		(f.Agent == "" || f.Agent == d.Agent) &&
+		(f.User == "" || f.User == d.User) &&
+		(f.Host == "" || f.Host == d.Host) &&
+		(f.Verdict == nil || *f.Verdict == d.Verdict)
+}
+
+func (f *Filter) code(e *Entry) bool {
+	if f.Code == "" {
+		return true
+	}
+	return (e.Decision != nil && e.Decision.Code == f.Code) ||
+		(e.Outcome != nil && e.Outcome.Code == f.Code) ||
+		(e.Summary != nil && e.Summary.Codes[f.Code] > 0)
+}
+
+func (f *Filter) summary(s *Summary) bool {
+	return f.within(s.Time) && f.Host == "" &&
+		(f.Agent == "" || f.Agent == s.Agent) &&
+		(f.User == "" || f.User == s.User) &&
+		(f.Verdict == nil || *f.Verdict == verdict.Deny)
+}
+
+// whole reports whether f is about the journal as a whole; t may be unknown.
+func (f *Filter) whole(t time.Time) bool {
+	return f.Agent == "" && f.User == "" && f.Host == "" && f.Verdict == nil && f.Code == "" &&
+		(t.IsZero() || f.within(t))
+}

@@ -1,0 +1,178 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A Damage is a line that ends in a newline and yet is no record, inside a
+// file. Torn ends are not damage.
+type Damage struct {
+	File   string `json:"file"`
+	Offset int64  `json:"offset"`
+	Bytes  int64  `json:"bytes"`
+	Error  string `json:"error"`
+}
+
+// An item is what a stream hands out: a record or a damaged line.
+type item struct {
+	Record
+	damage *Damage
+}
+
+// A stream reads one series from oldest to newest and can go on when more has
+// been written.
+type stream struct {
+	dir   string
+	plane string
+	since time.Time // files that end before are skipped
+
+	at     uint64 // index of the open file, or of the last one that was read
+	name   string
+	f      *os.File
+	lines  *lineReader
+	offset int64 // behind the last whole line
+}
+
+// next returns the next record. At the end of the series it returns io.EOF;
+// a later call goes on from there. The end of a file that no newline closes is
+// left alone: it is still being written, or torn.
+func (s *stream) next() (item, error) {
+	for {
+		if s.f == nil {
+			if err := s.open(); err != nil {
+				return item{}, err
+			}
+		}
+		line, whole, err := s.lines.next()
+		if err == nil && whole {
+			return s.item(line), nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return item{}, fmt.Errorf("reading journal %s: %w", s.name, err)
+		}
+		more, err := s.atEnd()
+		if err != nil {
+			return item{}, err
+		}
+		if !more {
+			return item{}, io.EOF
+		}
+	}
+}
+
+func (s *stream) item(line []byte) item {
+	begin := s.offset
+	s.offset = s.lines.base + s.lines.offset
+	rec, err := parseLine(line)
+	if err != nil {
+		return item{damage: &Damage{s.name, begin, s.offset - begin, err.Error()}}
+	}
+	return item{Record: rec}
+}
+
+// atEnd is called at the end of the open file. It reports whether to read on:
+// in this file, since a newer one shows that it is complete now, or in that.
+func (s *stream) atEnd() (more bool, err error) {
+	newer, err := s.newer()
+	if err != nil {
+		return false, err
+	}
+	info, err := s.f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("reading journal %s: %w", s.name, err)
+	}
+	if info.Size() < s.offset {
+		s.offset = info.Size() // a failed write was taken back
+	}
+	grown := info.Size() > s.offset && !s.unclosed(info.Size())
+	switch {
+	case grown:
+		return true, s.rewind()
+	case newer:
+		s.close()
+		return true, nil
+	default:
+		return false, s.rewind()
+	}
+}
+
+// unclosed reports whether no newline lies between the offset and size.
+func (s *stream) unclosed(size int64) bool {
+	l := newLineReader(io.NewSectionReader(s.f, s.offset, size-s.offset), 0)
+	_, whole, err := l.next()
+	return err != nil || !whole
+}
+
+// rewind begins to read at the offset.
+func (s *stream) rewind() error {
+	if _, err := s.f.Seek(s.offset, io.SeekStart); err != nil {
+		return fmt.Errorf("reading journal %s: %w", s.name, err)
+	}
+	s.lines = newLineReader(s.f, s.offset)
+	return nil
+}
+
+func (s *stream) newer() (bool, error) {
+	series, err := listSeries(s.dir)
+	if err != nil {
+		return false, err
+	}
+	files := series[s.plane]
+	return len(files) > 0 && files[len(files)-1].index > s.at, nil
+}
+
+// open opens the file after the last one that was read; io.EOF when there is
+// none yet.
+func (s *stream) open() error {
+	series, err := listSeries(s.dir)
+	if err != nil {
+		return err
+	}
+	for i, name := range series[s.plane] {
+		if name.index <= s.at || s.old(series[s.plane][i+1:]) {
+			continue
+		}
+		f, err := os.Open(filepath.Join(s.dir, name.String()))
+		if err != nil {
+			return fmt.Errorf("opening journal: %w", err)
+		}
+		s.f, s.at, s.name, s.offset = f, name.index, name.String(), 0
+		s.lines = newLineReader(f, 0)
+		return nil
+	}
+	return io.EOF
+}
+
+// old reports whether the first of the later files began before since, so that
+// nothing in the file before it is asked for.
+func (s *stream) old(later []fileName) bool {
+	if s.since.IsZero() || len(later) == 0 {
+		return false
+	}
+	f, err := os.Open(filepath.Join(s.dir, later[0].String()))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	line, whole, err := newLineReader(f, 0).next()
+	if err != nil || !whole {
+		return false
+	}
+	rec, err := parseLine(line)
+	return err == nil && rec.Time().Before(s.since)
+}
+
+func (s *stream) close() {
+	if s.f != nil {
+		s.f.Close()
+		s.f = nil
+	}
+}
