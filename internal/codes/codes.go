@@ -32,6 +32,7 @@ const (
 	FramingInvalid         Code = "framing_invalid"
 	BodyTruncated          Code = "body_truncated"
 	BodyTooLarge           Code = "body_too_large"
+	BodyNotAllowed         Code = "body_not_allowed"
 	BodyUndecodable        Code = "body_undecodable"
 	BodyNotJSON            Code = "body_not_json"
 	JSONDuplicateKey       Code = "json_duplicate_key"

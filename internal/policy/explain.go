@@ -1,0 +1,207 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"bawn/internal/codes"
+	"bawn/internal/httpwire"
+	"bawn/internal/names"
+)
+
+// A Trace is what one rule says of a query.
+type Trace struct {
+	Rule    string `json:"rule"`
+	Line    int    `json:"line"`    // of the policy file
+	Origin  string `json:"origin"`  // "profile NAME" or "agent NAME"
+	Subject string `json:"subject"` // what the rule is about, in short
+	Effect  string `json:"effect"`  // allow or deny
+	Matched bool   `json:"matched"`
+	Why     string `json:"why"` // why it matched or not
+}
+
+// An Explanation is the decision on a query, and what every rule of the agent
+// says of it.
+type Explanation struct {
+	Agent    string     `json:"agent"`
+	Query    string     `json:"query"`
+	Verdict  string     `json:"verdict"` // allow or deny
+	Code     codes.Code `json:"code,omitempty"`
+	Rule     string     `json:"rule,omitempty"` // the one that decided
+	Stage    string     `json:"stage"`
+	Detail   string     `json:"detail,omitempty"`
+	Inspect  string     `json:"inspect,omitempty"` // of an allowed connection
+	Decision Decision   `json:"-"`
+	Rules    []Trace    `json:"rules"`
+}
+
+// Explain decides on a request with the code that enforces, and says for each
+// rule of the agent why it matches or not. With an empty Method only name and
+// port are decided on, as for a tunnel.
+func (a *Agent) Explain(q Query, now time.Time) Explanation {
+	e := Explanation{Query: q.String(), Rules: []Trace{}}
+	if q.Method == "" {
+		e.Decision = a.Name(q.Host, q.Port, now)
+	} else if e.Decision = a.Name(q.Host, q.Port, now); e.Decision.Verdict.Allowed() {
+		e.Decision = a.Request(q, now)
+	}
+	v := e.Decision.Verdict
+	e.Verdict, e.Code, e.Rule, e.Stage, e.Detail = v.Effect.String(), v.Code, v.Rule, v.Stage, v.Detail
+	if v.Allowed() {
+		e.Inspect = e.Decision.Inspect.String()
+	}
+	if a == nil {
+		return e
+	}
+	e.Agent = a.name
+	for _, ru := range a.rules {
+		e.Rules = append(e.Rules, a.trace(ru, q, now))
+	}
+	return e
+}
+
+// trace says what one rule makes of the query.
+func (a *Agent) trace(ru *rule, q Query, now time.Time) Trace {
+	tr := Trace{Rule: ru.id, Line: ru.line, Origin: "profile " + a.profile, Subject: ru.subjectText(), Effect: "allow"}
+	if a.owns(ru) {
+		tr.Origin = "agent " + a.name
+	}
+	if ru.deny {
+		tr.Effect = "deny"
+	}
+	if !ru.host.Match(q.Host) {
+		tr.Why = "another host"
+		return tr
+	}
+	t := tally{now: now, request: q.Method != "", query: q}
+	failed, _ := t.match(ru)
+	switch {
+	case failed != atNothing:
+		tr.Why = failed.words(q)
+	case !ru.expires.IsZero() && !now.Before(ru.expires):
+		tr.Why = "expired at " + ru.expires.UTC().Format(time.RFC3339)
+	case ru.deny && !t.request && !ru.whole():
+		tr.Why = "denies only some methods or paths; the request decides"
+	default:
+		tr.Matched, tr.Why = true, "matches"
+	}
+	return tr
+}
+
+// owns reports whether the rule is one of the agent's own.
+func (a *Agent) owns(ru *rule) bool {
+	shared := len(a.rules) - a.ownCount
+	for _, own := range a.rules[shared:] {
+		if own == ru {
+			return true
+		}
+	}
+	return false
+}
+
+// words says what a rule failed at.
+func (h hurdle) words(q Query) string {
+	switch h {
+	case atPort:
+		return fmt.Sprintf("not on port %d", q.Port)
+	case atPlain:
+		return fmt.Sprintf("the port is %s in the rule, and the request is %s", transport(!q.Plain), transport(q.Plain))
+	case atWebSocket:
+		return "no WebSocket"
+	case atMethod:
+		return "not for method " + show(q.Method)
+	case atPath:
+		return "not for path " + show(q.Path)
+	default:
+		return "another host"
+	}
+}
+
+// subjectText says in short what the rule is about.
+func (ru *rule) subjectText() string {
+	var b strings.Builder
+	b.WriteString(ru.host.String())
+	if ru.ports != nil {
+		list := make([]string, len(ru.ports))
+		for i, p := range ru.ports {
+			list[i] = p.String()
+		}
+		b.WriteString(" ports [" + strings.Join(list, ", ") + "]")
+	}
+	if ru.methods != nil {
+		b.WriteString(" methods [" + strings.Join(ru.methods, ", ") + "]")
+	}
+	if ru.paths != nil {
+		list := make([]string, len(ru.paths))
+		for i := range ru.paths {
+			list[i] = ru.paths[i].text
+		}
+		b.WriteString(" paths [" + strings.Join(list, ", ") + "]")
+	}
+	return b.String()
+}
+
+// String gives the query as a URL with its method.
+func (q Query) String() string {
+	scheme := "https"
+	if q.Plain {
+		scheme = "http"
+	}
+	s := fmt.Sprintf("%s://%s:%d%s", scheme, q.Host, q.Port, q.Path)
+	if q.Method != "" {
+		return q.Method + " " + s
+	}
+	return s
+}
+
+var errTarget = errors.New("wants https://HOST[:PORT]/PATH, http://HOST[:PORT]/PATH or HOST[:PORT]")
+
+// ParseQuery reads what an operator asks about: a URL with a method, or
+// HOST[:PORT] for name and port alone, where method is ignored. The name goes
+// through the one canonicaliser and the path through that of requests, so that
+// the answer is the one that a request would get.
+func ParseQuery(method, target string) (Query, error) {
+	scheme, rest, isURL := strings.Cut(target, "://")
+	if !isURL {
+		scheme, rest = "", target
+	}
+	authority, path := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	q := Query{Port: 443}
+	switch {
+	case scheme == "https" || !isURL && path == "":
+	case scheme == "http":
+		q.Plain, q.Port = true, 80
+	default:
+		return Query{}, fmt.Errorf("reading %s: %w", show(target), errTarget)
+	}
+	a, err := names.ParseAuthority(authority)
+	if err != nil {
+		return Query{}, fmt.Errorf("reading %s: %w", show(target), err)
+	}
+	if a.IsIP() {
+		return Query{}, fmt.Errorf("reading %s: an address; rules are about names", show(target))
+	}
+	q.Host, q.Port = a.Host, a.PortOr(q.Port)
+	if !isURL {
+		return q, nil
+	}
+	if path == "" || path[0] == '?' {
+		path = "/" + path
+	}
+	if q.Path, _, err = httpwire.CanonicalTarget(path); err != nil {
+		return Query{}, fmt.Errorf("reading %s: %w", show(target), err)
+	}
+	q.Method = method
+	if method == "" {
+		q.Method = "GET"
+	}
+	return q, nil
+}
