@@ -1,0 +1,120 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+// The addresses of the world. Those of the internet and of the attacker lie in
+// ranges that count as public, since an address of a documentation range would
+// be refused before anything else is tried.
+const (
+	HostAddr  = "192.168.50.2"
+	HostAddr6 = "2606:2800:220:50::2"
+
+	gatewayAddr  = "192.168.50.1"
+	gatewayAddr6 = "2606:2800:220:50::1"
+
+	DNSAddr      = "93.184.216.53"
+	DNSAddr6     = "2606:2800:220:1::53"
+	APIAddr      = "93.184.216.10"
+	APIAddr6     = "2606:2800:220:1::10"
+	gitAddr      = "93.184.216.11"
+	filesAddr    = "93.184.216.12"
+	registryAddr = "93.184.216.20"
+	brokenAddr   = "93.184.216.30"
+	databaseAddr = "93.184.216.35"
+	// RefusedAddr answers every connection with a reset, SilentAddr with nothing.
+	RefusedAddr = "93.184.216.40"
+	SilentAddr  = "93.184.216.41"
+
+	AttackerAddr  = "93.184.217.66"
+	attackerAddr2 = "93.184.217.67"
+	AttackerAddr6 = "2606:2800:220:2::66"
+
+	LANAddr      = "10.0.0.5"
+	MetadataAddr = "169.254.169.254"
+)
+
+// Names are the hosts of the world. The resolver of the world knows each.
+type Names struct {
+	API      string // echo, /sse, /download, /upload, /redirect on 443 and 80
+	Files    string // the same pages under another name
+	Wild     string // "*." of it leads to the pages of API
+	Git      string // git over https: /tools/hello.git
+	NPM      string // an npm registry with two packages
+	PyPI     string // a Python index with one package
+	GoProxy  string // a Go module proxy with one module
+	Database string // TCP 5432: echoes each line
+
+	SelfSigned string // a certificate that nobody signed
+	Expired    string // a certificate of last year
+	WrongHost  string // a certificate of another name
+	UnknownCA  string // a certificate under a root that nobody trusts
+
+	Evil   string // the attacker's; any name below it is asked at the attacker's resolver
+	Evil2  string // another of the attacker's
+	LAN    string // a public name that leads to the private service
+	Meta   string // a public name that leads to the metadata address
+	Rebind string // public at the first question, private from the second on
+	Multi  string // first a silent, then a refusing, then a good address
+	Mixed  string // a public and a private address in one answer
+	Gone   string // no such name
+}
+
+// names are the names of every world.
+func names() Names {
+	return Names{
+		API:      "api.example.com",
+		Files:    "files.example.com",
+		Wild:     "wild.example.com",
+		Git:      "git.example.com",
+		NPM:      "registry.example.net",
+		PyPI:     "pypi.example.net",
+		GoProxy:  "goproxy.example.net",
+		Database: "db.example.com",
+
+		SelfSigned: "self-signed.example.com",
+		Expired:    "expired.example.com",
+		WrongHost:  "wrong-host.example.com",
+		UnknownCA:  "unknown-ca.example.com",
+
+		Evil:   "evil.example.org",
+		Evil2:  "exfil.example.org",
+		LAN:    "models.corp.example",
+		Meta:   "metadata.example.com",
+		Rebind: "rebind.example.com",
+		Multi:  "multi.example.com",
+		Mixed:  "mixed.example.com",
+		Gone:   "gone.example.com",
+	}
+}
+
+// zone is what the resolver answers at first.
+func zone() map[string][]Answer {
+	n := names()
+	api := Answer{Addrs: []string{APIAddr, APIAddr6}}
+	return map[string][]Answer{
+		n.API:         {api},
+		n.Files:       {{Addrs: []string{filesAddr}}},
+		"*." + n.Wild: {api},
+		n.Git:         {{Addrs: []string{gitAddr}}},
+		n.NPM:         {{Addrs: []string{registryAddr}}},
+		n.PyPI:        {{Addrs: []string{registryAddr}}},
+		n.GoProxy:     {{Addrs: []string{registryAddr}}},
+		n.Database:    {{Addrs: []string{databaseAddr}}},
+		n.SelfSigned:  {{Addrs: []string{brokenAddr}}},
+		n.Expired:     {{Addrs: []string{brokenAddr}}},
+		n.WrongHost:   {{Addrs: []string{brokenAddr}}},
+		n.UnknownCA:   {{Addrs: []string{brokenAddr}}},
+
+		n.Evil:            {{Addrs: []string{AttackerAddr, AttackerAddr6}}},
+		"*." + n.Evil:     {{Ask: AttackerAddr}},
+		n.Evil2:           {{Addrs: []string{attackerAddr2}}},
+		"*." + n.Evil2:    {{Ask: attackerAddr2}},
+		n.LAN:             {{Addrs: []string{LANAddr}}},
+		n.Meta:            {{Addrs: []string{MetadataAddr}}},
+		n.Rebind:          {{Addrs: []string{APIAddr}}, {Addrs: []string{LANAddr}}},
+		n.Multi:           {{Addrs: []string{SilentAddr, RefusedAddr, APIAddr}}},
+		n.Mixed:           {{Addrs: []string{APIAddr, LANAddr}}},
+		"www.example.com": {{CNAME: n.API}},
+	}
+}
