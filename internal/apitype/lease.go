@@ -49,6 +49,5 @@ type SignIntermediate struct {
 
 // Signed answers SignIntermediate.
 type Signed struct {
-	Certificate []byte `json:"certificate"` // DER
-	Root        []byte `json:"root"`        // DER
+	Chain []byte `json:"chain"` // PEM: the intermediate and the root
 }

@@ -20,6 +20,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -168,7 +169,6 @@ func decode(body []byte, into any) error {
 	return nil
 }
 
-
 // CloseAll closes files; nil entries are skipped.
 func CloseAll(files []*os.File) {
 	for _, f := range files {
@@ -177,3 +177,6 @@ func CloseAll(files []*os.File) {
 		}
 	}
 }
+
+// ClearDeadline lifts the deadline of the connection's reads.
+func (c *Conn) ClearDeadline() { c.c.SetReadDeadline(time.Time{}) }

@@ -1,0 +1,55 @@
+# Everything that is done with this tree. "make demo" and "make test" need only
+# git, make and Go on Debian 12; what else they use they install themselves.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TOOL     = $(GO) tool -modfile=tools/go.mod
+PKGS    ?= ./...
+export CGO_ENABLED = 0
+
+.PHONY: build demo test check soak bench fuzz generate need clean
+
+build:
+	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/bawn ./cmd/bawn
+
+# Shows the boundary to a newcomer: a private test internet, an agent that
+# works, and the same agent trying to get data out.
+demo: need build
+	$(GO) run ./internal/demo -bawn bin/bawn
+
+# Every ring of tests that this machine allows; BAWN_TESTS=all makes a skip a
+# failure.
+test: need
+	$(GO) test -count=1 -timeout 25m $(PKGS)
+
+check:
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run gofmt -w on these files"; exit 1; }
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+	$(GO) test -count=1 -run . . ./internal/codes ./internal/policy
+	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 20m $(PKGS)
+
+# The full figures of what "make test" runs in small, seeded counts.
+soak: need
+	BAWN_SOAK=1 $(GO) test -count=1 -timeout 120m $(PKGS)
+
+bench: need-bench build
+	cd bench && $(GO) run . -bawn ../bin/bawn
+
+# Each fuzz target for T.
+T ?= 20s
+fuzz:
+	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+		echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(T) $$p || exit 1; done; done
+
+generate:
+	$(GO) generate ./...
+
+need:
+	@sh scripts/need tests
+
+need-bench:
+	@sh scripts/need bench
+
+clean:
+	rm -rf bin

@@ -1,0 +1,182 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bawn/internal/apitype"
+	"bawn/internal/casetest"
+	"bawn/internal/termfilter"
+)
+
+func (a *app) policyCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "policy", Short: "Apply, show, explain, test and roll back policy", Args: cobra.NoArgs}
+	cmd.AddCommand(a.policyApply(), a.policyShow(), a.policyExplain(), a.policyTest(), a.policyRollback(), a.policyRevisions())
+	return cmd
+}
+
+func (a *app) policyApply() *cobra.Command {
+	var p apitype.ApplyPolicy
+	cmd := &cobra.Command{
+		Use:   "apply FILE",
+		Short: `Put a policy in force; returns when no plane judges by an older one ("-" reads standard input)`,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := a.read(args[0])
+			if err != nil {
+				return fmt.Errorf("reading policy: %w", err)
+			}
+			p.YAML = string(text)
+			done, err := a.client().ApplyPolicy(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			a.printApplied(done)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&p.Why, "why", "", "reason, kept with the revision")
+	cmd.Flags().Uint64Var(&p.Base, "base", 0, "refuse unless this revision is the one in force")
+	return cmd
+}
+
+// maxPolicy bounds what is read of a policy file, in bytes.
+const maxPolicy = 1 << 20
+
+func (a *app) read(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(io.LimitReader(a.stdin, maxPolicy+1))
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxPolicy+1))
+}
+
+func (a *app) printApplied(done apitype.Applied) {
+	for _, w := range done.Warnings {
+		fmt.Fprintln(a.stderr, "warning: "+termfilter.Line(w))
+	}
+	fmt.Fprintf(a.stdout, "revision %d is in force\n", done.Revision)
+	for _, p := range done.Planes {
+		if !p.Live {
+			fmt.Fprintf(a.stdout, "  %s (process %d) did not acknowledge; its lease has lapsed, so it denies everything\n", p.Name, p.PID)
+		}
+	}
+}
+
+func (a *app) policyShow() *cobra.Command {
+	var effective bool
+	var revision uint64
+	cmd := &cobra.Command{
+		Use: "show", Short: "Print the policy in force", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if effective {
+				t, err := a.client().EffectivePolicy(cmd.Context())
+				fmt.Fprint(a.stdout, t.Text)
+				return err
+			}
+			r, err := a.client().Policy(cmd.Context(), revision)
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(a.stdout, r.YAML)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&effective, "effective", false, "print what is enforced, with the origin of each line")
+	cmd.Flags().Uint64Var(&revision, "revision", 0, "print another revision")
+	return cmd
+}
+
+func (a *app) policyExplain() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain AGENT METHOD URL",
+		Short: "Judge one request by the code that enforces, and say which rules matched; exit status 1 when it is denied",
+		Args:  cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := a.client().ExplainPolicy(cmd.Context(), apitype.ExplainPolicy{Agent: args[0], Method: args[1], URL: args[2]})
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(e.Text) {
+				fmt.Fprintln(a.stdout, termfilter.Line(strings.TrimSuffix(line, "\n")))
+			}
+			if e.Effect != "allow" {
+				return &statusError{1}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) policyTest() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "test DIR|FILE...",
+		Short: "Run case files through the code that enforces; needs no root and no running Bawn",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if asJSON {
+				args = append([]string{"-json"}, args...)
+			}
+			if status := casetest.Main(args, a.stdout, a.stderr); status != 0 {
+				return &statusError{status}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a case")
+	return cmd
+}
+
+func (a *app) policyRollback() *cobra.Command {
+	var why string
+	cmd := &cobra.Command{
+		Use: "rollback REVISION", Short: "Apply the text of an old revision as a new one", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.ParseUint(args[0], 10, 64)
+			if err != nil || n == 0 {
+				return &usageError{fmt.Sprintf("revision %q is not a number from 1", args[0]), `"bawn policy revisions" lists them`}
+			}
+			done, err := a.client().RollbackPolicy(cmd.Context(), apitype.RollbackPolicy{Revision: n, Why: why})
+			if err != nil {
+				return err
+			}
+			a.printApplied(done)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&why, "why", "", "reason, kept with the revision")
+	return cmd
+}
+
+func (a *app) policyRevisions() *cobra.Command {
+	return &cobra.Command{
+		Use: "revisions", Short: "List who applied what, when and why", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := a.client().Revisions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(w, "REVISION\tAT\tBY\tWHY")
+			for _, r := range list {
+				fmt.Fprintf(w, "%d\t%s\t%s (uid %d)\t%s\n", r.Number, r.At.Local().Format(time.DateTime), dash(r.Account), r.UID, dash(r.Why))
+			}
+			return w.Flush()
+		},
+	}
+}

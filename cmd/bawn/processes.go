@@ -1,0 +1,178 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"bawn/internal/admin"
+	"bawn/internal/config"
+	"bawn/internal/supervise"
+)
+
+// logger writes to standard error, with the process's name in each line.
+func (a *app) logger(process string) *slog.Logger {
+	level := slog.LevelInfo
+	if os.Getenv("BAWN_DEBUG") != "" {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})).With("process", process)
+}
+
+func (a *app) upCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "up", Short: "Run the boundary in the foreground (needs root)", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := config.Load(a.paths()); err != nil {
+				return err
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("finding bawn's own binary: %w", err)
+			}
+			stderr, ok := a.stderr.(*os.File)
+			if !ok {
+				return errors.New("starting: standard error is not a file")
+			}
+			return supervise.Run(cmd.Context(), supervise.Options{
+				Paths: a.paths(), Self: self, Stderr: stderr, Log: a.logger("up"), Ready: a.ready,
+			})
+		},
+	}
+}
+
+// ready runs the self-test and says how it went. A boundary that leaks stays
+// up, so that it can be looked at, and hands out no agent.
+func (a *app) ready(ctx context.Context) error {
+	d, err := a.client().Doctor(ctx)
+	if err != nil {
+		return fmt.Errorf("running the self-test: %w", err)
+	}
+	for _, l := range d.Lines {
+		if !l.OK {
+			printDoctor(a.stderr, d)
+			fmt.Fprintln(a.stderr, "bawn: the self-test failed: no agent is handed out")
+			return nil
+		}
+	}
+	fmt.Fprintf(a.stdout, "bawn: ready: %d self-test checks passed\n", len(d.Lines))
+	return nil
+}
+
+func (a *app) adminCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "admin", Hidden: true, Short: "Run the admin process (bawn up starts it)", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := unprivileged(); err != nil {
+				return fmt.Errorf("starting admin: %w", err)
+			}
+			unix.Umask(0o077)
+			o, err := a.adminOptions()
+			if err != nil {
+				return err
+			}
+			l, err := inherited(supervise.FirstFile)
+			if err != nil {
+				return err
+			}
+			o.Ready = sayReady(supervise.FirstFile + 1)
+			s, err := admin.Open(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return s.Run(cmd.Context(), l)
+		},
+	}
+}
+
+func (a *app) adminOptions() (admin.Options, error) {
+	o := admin.Options{Paths: a.paths(), Version: version, Log: a.logger("admin"), Now: time.Now}
+	var err error
+	if o.Config, err = config.Load(o.Paths); err != nil {
+		return o, err
+	}
+	if o.ProxyUID, err = uidOf(config.ProxyAccount); err != nil {
+		return o, err
+	}
+	g, err := user.LookupGroup(config.Group)
+	if err != nil {
+		return o, fmt.Errorf("looking up group %s: %w", config.Group, err)
+	}
+	gid, err := strconv.ParseUint(g.Gid, 10, 32)
+	o.OperatorGID = uint32(gid)
+	return o, err
+}
+
+func uidOf(account string) (uint32, error) {
+	u, err := user.Lookup(account)
+	if err != nil {
+		return 0, fmt.Errorf("looking up account %s: %w", account, err)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	return uint32(uid), err
+}
+
+// unprivileged makes sure that this process is what the design says: not root,
+// without a capability, unable to gain any, and not to be traced by others of
+// its account.
+func unprivileged() error {
+	if os.Geteuid() == 0 {
+		return errors.New("this process must not be root: bawn up starts it under its own account")
+	}
+	// For all threads: the flag belongs to each.
+	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
+		return fmt.Errorf("setting no_new_privs: %w", errno)
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("refusing to be traced: %w", err)
+	}
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&head, &sets[0]); err != nil {
+		return fmt.Errorf("reading capabilities: %w", err)
+	}
+	for _, s := range sets {
+		if s.Effective|s.Permitted|s.Inheritable != 0 {
+			return errors.New("this process must have no capability")
+		}
+	}
+	return nil
+}
+
+// inherited takes over the listening socket that the supervisor holds.
+func inherited(fd int) (net.Listener, error) {
+	f := os.NewFile(uintptr(fd), "listener")
+	defer f.Close()
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("taking over the socket from the supervisor: %w", err)
+	}
+	if u, ok := l.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+	}
+	return l, nil
+}
+
+// sayReady returns a function that tells the supervisor that this process
+// answers.
+func sayReady(fd int) func() {
+	syscall.CloseOnExec(fd)
+	return func() {
+		f := os.NewFile(uintptr(fd), "ready")
+		f.Write([]byte("\n"))
+		f.Close()
+	}
+}

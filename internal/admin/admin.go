@@ -1,0 +1,160 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admin is the process that decides who and what there is: agents,
+// policy, sessions and the record's readers. It owns the database and the CA's
+// root, answers operators and planes on admin.sock, and has netd do what needs
+// root.
+//
+// It runs without root and without a capability. It hands out no agent until
+// the self-test has shown that nothing gets out.
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"bawn/internal/apitype"
+	"bawn/internal/ca"
+	"bawn/internal/config"
+	"bawn/internal/lifecycle"
+	"bawn/internal/session"
+	"bawn/internal/store"
+)
+
+// Options are what a Server works with.
+type Options struct {
+	Paths       config.Paths
+	Config      config.Config
+	Version     string
+	Log         *slog.Logger
+	ProxyUID    uint32 // whose beats are a plane's
+	OperatorGID uint32 // the group of operators
+	Now         func() time.Time
+	Ready       func() // called once requests are answered
+}
+
+// A Server is admin.
+type Server struct {
+	o        Options
+	store    *store.Store
+	root     *ca.Root
+	planes   *planes
+	netd     *netdLink
+	sessions *session.Manager
+
+	base    context.Context // of connections that were taken over
+	applies sync.Mutex      // one policy or registry change at a time
+
+	mu       sync.Mutex
+	checking string          // why no agent is handed out: no self-test has passed yet
+	doctored *apitype.Doctor // newest result
+}
+
+// Open opens what admin owns and brings it up to date: the database, the root,
+// the public files. Nothing listens yet.
+func Open(ctx context.Context, o Options) (*Server, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Server{o: o, planes: newPlanes(o.Now), base: ctx, checking: "the self-test has not run yet"}
+	var err error
+	if s.root, err = openRoot(o); err != nil {
+		return nil, err
+	}
+	if s.store, err = store.Open(ctx, o.Paths.Database()); err != nil {
+		return nil, err
+	}
+	if err := s.openState(ctx); err != nil {
+		s.store.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// openState reads what is in force and ends what a crash left open.
+func (s *Server) openState(ctx context.Context) error {
+	epoch, err := s.store.NextEpoch(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.endLeftovers(ctx); err != nil {
+		return err
+	}
+	snap, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	s.planes.set(snap)
+	s.netd = newNetdLink(s.o.Paths.NetdSock(), s.o.Log)
+	s.sessions = session.New(session.Options{
+		Netd: s.netd.session, Registry: s.store, Epoch: epoch, Limits: s.o.Config.Limits,
+		Placement: s.o.Config.Placement, Log: s.o.Log, Now: s.o.Now,
+	})
+	s.netd.onExit, s.netd.onLost = s.sessions.Exited, s.sessions.Lost
+	return nil
+}
+
+// Run answers on l until ctx is done.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	defer s.store.Close()
+	return lifecycle.Run(ctx,
+		lifecycle.Service{Name: "netd link", Run: s.netd.run},
+		lifecycle.Service{Name: "api", Run: func(ctx context.Context) error { return s.serve(ctx, l) }},
+	)
+}
+
+// The bounds of one API connection. A stream (log) has no bound on writing.
+const (
+	headTimeout = 5 * time.Second
+	idleTimeout = time.Minute
+	maxHead     = 16 << 10
+	maxConns    = 2048 // of one account
+)
+
+func (s *Server) serve(ctx context.Context, l net.Listener) error {
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	s.base = inner
+	srv := &http.Server{
+		Handler: s.handler(), ConnContext: withPeer(s.o.Log), ReadHeaderTimeout: headTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHead,
+		BaseContext: func(net.Listener) context.Context { return inner },
+		ErrorLog:    slog.NewLogLogger(s.o.Log.Handler(), slog.LevelWarn),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(boundConns(l, maxConns)) }()
+	s.o.Ready()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving the API: %w", err)
+	case <-ctx.Done():
+	}
+	cancel() // ends streams and sessions, which Shutdown does not know
+	stop, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer done()
+	if err := srv.Shutdown(stop); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("stopping the API: %w", err)
+	}
+	return srv.Close()
+}
+
+// closed says why no agent is handed out, or nothing.
+func (s *Server) closed() string {
+	s.mu.Lock()
+	why := s.checking
+	s.mu.Unlock()
+	if why != "" {
+		return why
+	}
+	if _, err := s.netd.client(); err != nil {
+		return err.Error()
+	}
+	return ""
+}

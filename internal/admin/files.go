@@ -1,0 +1,81 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+
+	"bawn/internal/apitype"
+	"bawn/internal/ca"
+	"bawn/internal/store"
+)
+
+// openRoot loads or makes the CA's root and publishes what agents trust.
+func openRoot(o Options) (*ca.Root, error) {
+	root, err := ca.OpenRoot(o.Paths.State("admin"), o.Now)
+	if err != nil {
+		return nil, err
+	}
+	_, system, err := ca.SystemRoots("/")
+	if err != nil {
+		return nil, fmt.Errorf("making the bundle for agents: %w", err)
+	}
+	bundle, err := ca.Bundle(system, root.Certificate())
+	if err != nil {
+		return nil, fmt.Errorf("making the bundle for agents: %w", err)
+	}
+	if err := publishFile(o.Paths.CACert(), root.Certificate()); err != nil {
+		return nil, err
+	}
+	return root, publishFile(o.Paths.Bundle(), bundle)
+}
+
+// publishFile writes a file that everybody may read, unless it says the same
+// already.
+func publishFile(path string, content []byte) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+		return nil
+	}
+	return ca.WriteFile(path, content, 0o644)
+}
+
+// endLeftovers closes the books on sessions that were running when the last
+// admin ended: netd is told to stop them as soon as it answers.
+func (s *Server) endLeftovers(ctx context.Context) error {
+	open, err := s.store.OpenSessions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, x := range open {
+		if err := s.store.EndSession(ctx, x.Identity.Session, s.o.Now(), 125, "admin was started again"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visible lists the sessions that are the operators' business: not the
+// self-test's.
+func (s *Server) visible() []apitype.Session {
+	var list []apitype.Session
+	for _, x := range s.sessions.List() {
+		if x.Agent != doctorAgent {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+func countVisible(agents []store.Agent) int {
+	n := 0
+	for _, a := range agents {
+		if a.Name != doctorAgent {
+			n++
+		}
+	}
+	return n
+}

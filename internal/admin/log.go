@@ -1,0 +1,119 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"bawn/internal/audit"
+	"bawn/internal/codes"
+	"bawn/internal/names"
+	"bawn/internal/peercred"
+	"bawn/internal/verdict"
+)
+
+// log streams records as JSON lines, oldest first.
+func (s *Server) log(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
+	f, follow, err := parseFilter(q.URL.Query())
+	if err != nil {
+		return err
+	}
+	dir := s.o.Paths.Journal("proxy")
+	entries := audit.Scan(dir, f)
+	if follow {
+		entries = audit.Follow(q.Context(), dir, f)
+	}
+	return stream(w, q, entries)
+}
+
+func stream(w http.ResponseWriter, q *http.Request, entries iter.Seq2[audit.Entry, error]) error {
+	w.Header().Set("Content-Type", "application/jsonl")
+	out := http.NewResponseController(w)
+	out.Flush() // a follower knows at once that it is heard
+	enc := json.NewEncoder(w)
+	for e, err := range entries {
+		if q.Context().Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return enc.Encode(map[string]string{"error": err.Error()})
+		}
+		if enc.Encode(e) != nil || out.Flush() != nil {
+			return nil // the reader has gone
+		}
+	}
+	return nil
+}
+
+// filterKeys are the query parameters of the log.
+var filterKeys = []string{"agent", "user", "host", "verdict", "code", "since", "until", "limit", "follow"}
+
+func parseFilter(q url.Values) (f audit.Filter, follow bool, err error) {
+	for k := range q {
+		if !slices.Contains(filterKeys, k) || len(q[k]) != 1 {
+			return f, false, badRequest("log: filter %q is unknown or given twice", k)
+		}
+	}
+	f.Agent, f.User = q.Get("agent"), q.Get("user")
+	if f.Host, err = filterHost(q.Get("host")); err != nil {
+		return f, false, err
+	}
+	if f.Verdict, err = filterVerdict(q.Get("verdict")); err != nil {
+		return f, false, err
+	}
+	f.Code = codes.Code(q.Get("code"))
+	if f.Since, err = filterTime("since", q.Get("since")); err != nil {
+		return f, false, err
+	}
+	if f.Until, err = filterTime("until", q.Get("until")); err != nil {
+		return f, false, err
+	}
+	if n := q.Get("limit"); n != "" {
+		if f.Limit, err = strconv.Atoi(n); err != nil || f.Limit < 0 {
+			return f, false, badRequest("log: limit %q is not a number", n)
+		}
+	}
+	return f, q.Get("follow") == "true", nil
+}
+
+// filterHost brings a name into the form that records hold.
+func filterHost(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	h, err := names.Parse(s)
+	if err != nil {
+		return "", badRequest("log: host: %v", err)
+	}
+	return h.String(), nil
+}
+
+func filterVerdict(s string) (*verdict.Effect, error) {
+	for _, e := range []verdict.Effect{verdict.Deny, verdict.Allow, verdict.Ask} {
+		if s == e.String() {
+			return &e, nil
+		}
+	}
+	if s == "" {
+		return nil, nil
+	}
+	return nil, badRequest("log: verdict %q is not allow, deny or ask", s)
+}
+
+func filterTime(key, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return t, badRequest("log: %s %q is not a time (RFC 3339)", key, s)
+	}
+	return t, nil
+}

@@ -1,0 +1,117 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"bawn/internal/netd/netdapi"
+	"bawn/internal/session"
+)
+
+// netdLink keeps the connection to netd.
+type netdLink struct {
+	sock   string
+	log    *slog.Logger
+	onExit func(netdapi.Exit)
+	onLost func()
+
+	mu    sync.Mutex
+	conn  *netdapi.Client
+	first chan struct{} // closed at the first connection
+	once  sync.Once
+}
+
+func newNetdLink(sock string, log *slog.Logger) *netdLink {
+	return &netdLink{sock: sock, log: log, first: make(chan struct{})}
+}
+
+var errNoNetd = errors.New("netd does not answer")
+
+// client returns the connection of the moment.
+func (l *netdLink) client() (*netdapi.Client, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return nil, errNoNetd
+	}
+	return l.conn, nil
+}
+
+// session is client for the session manager.
+func (l *netdLink) session() (session.Netd, error) {
+	c, err := l.client()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// redial is waited between two tries to reach netd.
+const redial = 100 * time.Millisecond
+
+// run connects, and connects again, until ctx is done.
+func (l *netdLink) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := l.hold(ctx); err != nil && ctx.Err() == nil {
+			l.log.Debug("netd does not answer", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(redial):
+		}
+	}
+	return nil
+}
+
+// hold connects and blocks until the connection is gone.
+func (l *netdLink) hold(ctx context.Context) error {
+	c, err := netdapi.Dial(ctx, l.sock, l.onExit)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := stopStrangers(ctx, c); err != nil {
+		return err
+	}
+	l.set(c)
+	defer l.onLost()
+	defer l.set(nil)
+	l.once.Do(func() { close(l.first) })
+	select {
+	case <-c.Done():
+		l.log.Warn("the connection to netd is lost")
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+func (l *netdLink) set(c *netdapi.Client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conn = c
+}
+
+// stopStrangers ends sessions that an earlier admin started: those who asked
+// for them have lost their connections, and nobody would hear of their end.
+func stopStrangers(ctx context.Context, c *netdapi.Client) error {
+	st, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, x := range st.Sessions {
+		err := c.Stop(ctx, x.Identity.Session)
+		if e, ok := errors.AsType[*netdapi.Error](err); ok && e.Code == netdapi.CodeNotFound {
+			continue // it ended meanwhile
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

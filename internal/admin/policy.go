@@ -1,0 +1,222 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/user"
+	"strconv"
+
+	"bawn/internal/apitype"
+	"bawn/internal/lease"
+	"bawn/internal/peercred"
+	"bawn/internal/policy"
+	"bawn/internal/store"
+)
+
+// snapshot reads what planes are to enforce from the database.
+func (s *Server) snapshot(ctx context.Context) (apitype.Snapshot, error) {
+	var snap apitype.Snapshot
+	rev, err := s.store.LatestRevision(ctx)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return snap, err
+	}
+	agents, err := s.store.Agents(ctx)
+	if err != nil {
+		return snap, err
+	}
+	snap.Revision, snap.YAML = rev.Number, rev.YAML
+	for _, a := range agents {
+		snap.Agents = append(snap.Agents, apitype.SnapshotAgent{Name: a.Name, Profile: a.Profile})
+	}
+	snap.Tag = tag(snap)
+	return snap, nil
+}
+
+// publish makes the planes enforce what the database holds now, and returns
+// when they do or hold no lease any more.
+func (s *Server) publish(ctx context.Context) (apitype.Snapshot, error) {
+	snap, err := s.snapshot(ctx)
+	if err != nil {
+		return snap, err
+	}
+	s.planes.set(snap)
+	return snap, s.planes.settle(ctx, snap.Tag)
+}
+
+func (s *Server) applyPolicy(w http.ResponseWriter, q *http.Request, peer peercred.Peer) error {
+	var a apitype.ApplyPolicy
+	if err := readJSON(q, &a); err != nil {
+		return err
+	}
+	return s.apply(w, q, peer, a)
+}
+
+func (s *Server) rollbackPolicy(w http.ResponseWriter, q *http.Request, peer peercred.Peer) error {
+	var r apitype.RollbackPolicy
+	if err := readJSON(q, &r); err != nil {
+		return err
+	}
+	old, err := s.revision(q.Context(), r.Revision)
+	if err != nil {
+		return err
+	}
+	why := r.Why
+	if why == "" {
+		why = fmt.Sprintf("rollback to revision %d", r.Revision)
+	}
+	return s.apply(w, q, peer, apitype.ApplyPolicy{YAML: old.YAML, Why: why})
+}
+
+// apply checks, stores and puts in force, in this order; a policy with a
+// problem changes nothing.
+func (s *Server) apply(w http.ResponseWriter, q *http.Request, peer peercred.Peer, a apitype.ApplyPolicy) error {
+	s.applies.Lock()
+	defer s.applies.Unlock()
+	// Whoever asked may go away; what is stored is put in force all the same.
+	ctx := context.WithoutCancel(q.Context())
+	candidate, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if a.Base != 0 && a.Base != candidate.Revision {
+		return &apitype.Error{Status: http.StatusConflict, Message: fmt.Sprintf("revision %d is in force, not %d", candidate.Revision, a.Base), Hint: "look at what changed, then apply again"}
+	}
+	candidate.YAML = a.YAML
+	p, err := lease.Compile(candidate)
+	if err != nil || p == nil {
+		return invalid(err)
+	}
+	n, err := s.store.AddRevision(ctx, store.Revision{YAML: a.YAML, UID: peer.UID, Account: accountOf(peer.UID), Why: a.Why, At: s.o.Now(), BasedOn: candidate.Revision})
+	if err != nil {
+		return err
+	}
+	s.o.Log.Info("policy applied", "revision", n, "uid", peer.UID, "why", a.Why)
+	if _, err := s.publish(ctx); err != nil {
+		return err
+	}
+	out := apitype.Applied{Revision: n, Planes: s.planes.list()}
+	for _, warn := range p.Warnings(s.o.Now()) {
+		out.Warnings = append(out.Warnings, warn.Error())
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+func invalid(err error) error {
+	if err == nil {
+		return &apitype.Error{Status: http.StatusUnprocessableEntity, Code: "policy_invalid", Message: "the policy is empty", Hint: "a policy that allows nothing is: version: 1"}
+	}
+	return &apitype.Error{Status: http.StatusUnprocessableEntity, Code: "policy_invalid", Message: "the policy is refused, and nothing was changed:\n" + err.Error()}
+}
+
+// accountOf names an account for the record; the uid is what counts.
+func accountOf(uid uint32) string {
+	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}
+
+func (s *Server) revision(ctx context.Context, n uint64) (store.Revision, error) {
+	var r store.Revision
+	var err error
+	if n == 0 {
+		r, err = s.store.LatestRevision(ctx)
+	} else {
+		r, err = s.store.Revision(ctx, n)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return r, &apitype.Error{Status: http.StatusNotFound, Message: noRevision(n), Hint: `"bawn policy apply FILE" makes one; "bawn policy revisions" lists them`}
+	}
+	return r, err
+}
+
+func noRevision(n uint64) string {
+	if n == 0 {
+		return "no policy was applied yet"
+	}
+	return fmt.Sprintf("there is no revision %d", n)
+}
+
+func (s *Server) showPolicy(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
+	var n uint64
+	if text := q.URL.Query().Get("revision"); text != "" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return badRequest("revision %q is not a number", text)
+		}
+	}
+	r, err := s.revision(q.Context(), n)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, apiRevision(r))
+	return nil
+}
+
+func apiRevision(r store.Revision) apitype.Revision {
+	return apitype.Revision{Number: r.Number, At: r.At, UID: r.UID, Account: r.Account, Why: r.Why, YAML: r.YAML}
+}
+
+func (s *Server) listRevisions(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
+	revs, err := s.store.Revisions(q.Context())
+	if err != nil {
+		return err
+	}
+	list := make([]apitype.Revision, 0, len(revs))
+	for _, r := range revs {
+		list = append(list, apiRevision(r))
+	}
+	writeJSON(w, http.StatusOK, list)
+	return nil
+}
+
+// current compiles the policy in force.
+func (s *Server) current(ctx context.Context) (*policy.Policy, uint64, error) {
+	snap, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	p, err := lease.Compile(snap)
+	if err != nil {
+		return nil, 0, invalid(err)
+	}
+	if p == nil {
+		_, err := s.revision(ctx, 0)
+		return nil, 0, err
+	}
+	return p, snap.Revision, nil
+}
+
+func (s *Server) effectivePolicy(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
+	p, n, err := s.current(q.Context())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, apitype.Text{Revision: n, Text: p.Effective()})
+	return nil
+}
+
+func (s *Server) explainPolicy(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
+	var e apitype.ExplainPolicy
+	if err := readJSON(q, &e); err != nil {
+		return err
+	}
+	p, n, err := s.current(q.Context())
+	if err != nil {
+		return err
+	}
+	x, err := p.Explain(e.Agent, e.Method, e.URL, s.o.Now())
+	if err != nil {
+		return badRequest("explaining: %v", err)
+	}
+	v := x.Decision.Verdict
+	writeJSON(w, http.StatusOK, apitype.Explained{Effect: v.Effect.String(), Code: string(v.Code), Rule: v.Rule, Revision: n, Text: x.String()})
+	return nil
+}

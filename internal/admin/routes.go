@@ -1,0 +1,179 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+
+	"bawn/internal/apitype"
+	"bawn/internal/codes"
+	"bawn/internal/peercred"
+)
+
+// A scope is a set of callers. The zero scope is nobody.
+type scope uint8
+
+const (
+	operator scope = iota + 1 // root and members of group bawn
+	plane                     // the account of the proxy
+)
+
+// A route is one thing that the API can do. Each has a scope; one without
+// would be open to nobody, which [Server.handler] reports as a bug at start.
+type route struct {
+	pattern string
+	scope   scope
+	serve   func(*Server, http.ResponseWriter, *http.Request, peercred.Peer) error
+}
+
+// routes is the whole API.
+var routes = []route{
+	{"GET /status", operator, (*Server).status},
+	{"POST /doctor", operator, (*Server).doctor},
+	{"GET /agents", operator, (*Server).listAgents},
+	{"POST /agents", operator, (*Server).createAgent},
+	{"DELETE /agents/{name}", operator, (*Server).removeAgent},
+	{"GET /policy", operator, (*Server).showPolicy},
+	{"POST /policy", operator, (*Server).applyPolicy},
+	{"POST /policy/rollback", operator, (*Server).rollbackPolicy},
+	{"GET /policy/revisions", operator, (*Server).listRevisions},
+	{"GET /policy/effective", operator, (*Server).effectivePolicy},
+	{"POST /policy/explain", operator, (*Server).explainPolicy},
+	{"GET /log", operator, (*Server).log},
+	{"POST /sessions", operator, (*Server).session},
+	{"POST /plane/lease", plane, (*Server).lease},
+	{"POST /plane/intermediate", plane, (*Server).signIntermediate},
+}
+
+// may reports whether peer is within s. Root is an operator, and no plane.
+func (s *Server) may(sc scope, peer peercred.Peer) bool {
+	switch sc {
+	case operator:
+		return peer.UID == 0 || peer.InGroup(s.o.OperatorGID)
+	case plane:
+		return peer.UID == s.o.ProxyUID
+	}
+	return false
+}
+
+// handler builds the one handler that all requests pass: who asks is decided
+// before the route's own code runs.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range routes {
+		if r.scope == 0 {
+			panic("route without a scope: " + r.pattern)
+		}
+		method, path := cutPattern(r.pattern)
+		mux.HandleFunc(method+" "+apitype.Prefix+path, func(w http.ResponseWriter, q *http.Request) {
+			s.guard(r, w, q)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, q *http.Request) {
+		writeError(w, &apitype.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("no route %s %s", q.Method, q.URL.Path), Hint: "client and server may be of different versions"})
+	})
+	return mux
+}
+
+func cutPattern(p string) (method, path string) {
+	for i := range p {
+		if p[i] == ' ' {
+			return p[:i], p[i+1:]
+		}
+	}
+	return "", p
+}
+
+// maxBody bounds a request's body, in bytes: a policy and its JSON escaping.
+const maxBody = 4 << 20
+
+func (s *Server) guard(r route, w http.ResponseWriter, q *http.Request) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.o.Log.Error("a request ended in a panic", "route", r.pattern, "panic", p, "stack", string(debug.Stack()))
+			writeError(w, &apitype.Error{Status: http.StatusInternalServerError, Code: string(codes.InternalError), Message: "internal error; admin's log has it"})
+		}
+	}()
+	peer, ok := q.Context().Value(peerKey{}).(peercred.Peer)
+	if !ok || !s.may(r.scope, peer) {
+		writeError(w, &apitype.Error{Status: http.StatusForbidden, Message: fmt.Sprintf("uid %d may not use %s", peer.UID, r.pattern), Hint: "operators are root and the members of group bawn"})
+		return
+	}
+	q.Body = http.MaxBytesReader(w, q.Body, maxBody)
+	if err := r.serve(s, w, q, peer); err != nil {
+		s.fail(w, r, err)
+	}
+}
+
+// fail turns an error into an answer. What is not meant for the caller goes to
+// the log.
+func (s *Server) fail(w http.ResponseWriter, r route, err error) {
+	if errors.Is(err, context.Canceled) {
+		return // the caller has gone
+	}
+	if e, ok := errors.AsType[*apitype.Error](err); ok {
+		writeError(w, e)
+		return
+	}
+	s.o.Log.Error("a request failed", "route", r.pattern, "error", err)
+	writeError(w, &apitype.Error{Status: http.StatusInternalServerError, Message: err.Error()})
+}
+
+func writeError(w http.ResponseWriter, e *apitype.Error) {
+	status := e.Status
+	if status == 0 {
+		status = http.StatusInternalServerError
+	}
+	writeJSON(w, status, e)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v)
+}
+
+// readJSON reads a body strictly: one value, known fields only.
+func readJSON(q *http.Request, into any) error {
+	dec := json.NewDecoder(q.Body)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return badRequest("reading the request: %v", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return badRequest("reading the request: more than one JSON value")
+	}
+	return nil
+}
+
+func badRequest(format string, args ...any) *apitype.Error {
+	return &apitype.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
+}
+
+type peerKey struct{}
+
+// withPeer reads who connected, once a connection. A connection whose peer
+// cannot be read has none and may do nothing.
+func withPeer(log *slog.Logger) func(context.Context, net.Conn) context.Context {
+	return func(ctx context.Context, c net.Conn) context.Context {
+		u, ok := c.(*boundedConn)
+		if !ok {
+			return ctx
+		}
+		peer, err := peercred.Of(u.UnixConn)
+		if err != nil {
+			log.Warn("a caller could not be identified", "error", err)
+			return ctx
+		}
+		return context.WithValue(ctx, peerKey{}, peer)
+	}
+}
