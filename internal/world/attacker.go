@@ -71,7 +71,7 @@ func (a *Attacker) Serve(s Setup, _ *None) error {
 }
 
 func (a *Attacker) listen() error {
-	n := names()
+	n := AllNames()
 	found := Answer{Addrs: []string{AttackerAddr}}
 	a.dns = newResolver(map[string][]Answer{"*." + n.Evil: {found}, "*." + n.Evil2: {found}})
 	for _, addr := range []string{AttackerAddr, attackerAddr2} {
@@ -215,7 +215,7 @@ func (l *LAN) Serve(s Setup, _ *None) error {
 	}
 	cert := func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if h.ServerName == "" {
-			return root.leaf(names().LAN)
+			return root.leaf(AllNames().LAN)
 		}
 		return root.leaf(h.ServerName)
 	}

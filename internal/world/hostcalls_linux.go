@@ -171,6 +171,11 @@ func (h *HostCalls) Network(None, *None) error {
 	if err := route("default", gatewayAddr6); err != nil {
 		return err
 	}
+	// Every account may send pings, as distributions set it, so that a ping
+	// that does not get out was stopped by something else.
+	if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err != nil {
+		return fmt.Errorf("letting accounts ping: %w", err)
+	}
 	return carried("eth0")
 }
 

@@ -128,7 +128,7 @@ func (i *Internet) Serve(s Setup, _ *None) error {
 }
 
 func (i *Internet) servePages(root *pki, dir string) error {
-	n := names()
+	n := AllNames()
 	git, err := gitPages(context.Background(), filepath.Join(dir, "git"))
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (i *Internet) servePages(root *pki, dir string) error {
 
 // serveBroken serves certificates that no client may accept.
 func (i *Internet) serveBroken(root *pki) error {
-	n := names()
+	n := AllNames()
 	stranger, err := newPKI("A root that nobody trusts")
 	if err != nil {
 		return err

@@ -60,8 +60,8 @@ type Names struct {
 	Gone   string // no such name
 }
 
-// names are the names of every world.
-func names() Names {
+// AllNames are the names of every world.
+func AllNames() Names {
 	return Names{
 		API:      "api.example.com",
 		Files:    "files.example.com",
@@ -90,7 +90,7 @@ func names() Names {
 
 // zone is what the resolver answers at first.
 func zone() map[string][]Answer {
-	n := names()
+	n := AllNames()
 	api := Answer{Addrs: []string{APIAddr, APIAddr6}}
 	return map[string][]Answer{
 		n.API:         {api},

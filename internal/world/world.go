@@ -74,7 +74,7 @@ func Open(ctx context.Context) (*World, error) {
 	if err := sweep(); err != nil {
 		return nil, err
 	}
-	w := &World{Names: names()}
+	w := &World{Names: AllNames()}
 	if err := w.build(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("building the world: %w", err), w.Close())
 	}

@@ -1,0 +1,83 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+)
+
+// A Record is one line of a journal, with the fields that tests look at. It is
+// read from the files, not from Bawn: a record counts once it is written.
+type Record struct {
+	Kind     string `json:"kind"`
+	Seq      uint64 `json:"seq"`
+	Request  string `json:"request"`
+	Slot     int    `json:"slot"`
+	Gen      string `json:"gen"`
+	Session  string `json:"session"`
+	Agent    string `json:"agent"`
+	User     string `json:"user"`
+	Revision uint64 `json:"revision"`
+	Plane    string `json:"plane"`
+	Arrival  string `json:"arrival"`
+	Proto    string `json:"proto"`
+	Method   string `json:"method"`
+	Asked    string `json:"asked"`
+	Host     string `json:"host"`
+	Port     uint16 `json:"port"`
+	Path     string `json:"path"`
+	Verdict  string `json:"verdict"`
+	Code     string `json:"code"`
+	Rule     string `json:"rule"`
+	Status   int    `json:"status"`
+	Upstream string `json:"upstream"`
+	Cut      string `json:"cut"`
+	Error    string `json:"error"`
+	Detail   string `json:"detail"`
+}
+
+// Records reads the proxy's journal files, oldest first. A last line that is
+// not whole is left out.
+func (op *Operator) Records() ([]Record, error) {
+	dir := op.World.Host.File(filepath.Join("/", op.o.Root, "var/lib/bawn/proxy/journal"))
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil {
+		return nil, fmt.Errorf("listing the journal: %w", err)
+	}
+	sort.Strings(files)
+	var out []Record
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("reading the journal: %w", err)
+		}
+		lines := bufio.NewScanner(bytes.NewReader(text))
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var r Record
+			if json.Unmarshal(lines.Bytes(), &r) == nil {
+				out = append(out, r)
+			}
+		}
+	}
+	return out, nil
+}
+
+// Decisions are the records of kind decision for which keep is true.
+func (op *Operator) Decisions(keep func(Record) bool) ([]Record, error) {
+	all, err := op.Records()
+	var out []Record
+	for _, r := range all {
+		if r.Kind == "decision" && keep(r) {
+			out = append(out, r)
+		}
+	}
+	return out, err
+}
