@@ -10,7 +10,7 @@ const (
 	askOperator = "Do not repeat the request. Go on without it, or ask your operator."
 	fixRequest  = "The request itself is malformed. Do not repeat it as it is; correct the program that wrote it, or go on without it."
 	passing     = "Nothing about the request is wrong, and repeating it at once will not help. Tell your operator, and go on with other work."
-	explain     = "`bawn policy explain --agent NAME URL` shows every rule and why it does not match."
+	explain     = "`bawn policy explain AGENT METHOD URL` shows every rule and why it does not match."
 	showRecord  = "`bawn log --code CODE --agent NAME` shows the records with the detail."
 )
 

@@ -30,4 +30,8 @@
 // never changes and may be used by many goroutines. The keys of the format are
 // listed once, in keys.go, from which the parser, the JSON Schema ([Schema]) and
 // the reference page ([Reference]) are read off.
+//
+// The pages about the format are generated with go generate.
 package policy
+
+//go:generate go run ./docgen ../../docs

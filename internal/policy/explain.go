@@ -205,3 +205,34 @@ func ParseQuery(method, target string) (Query, error) {
 	}
 	return q, nil
 }
+
+// String gives the explanation as text for a person, one rule a line. It quotes
+// parts of the query and of the policy: whoever shows it on a terminal filters it.
+func (e Explanation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", e.Query, e.Verdict)
+	if e.Code != "" {
+		b.WriteString(" " + string(e.Code))
+	}
+	if e.Rule != "" {
+		b.WriteString(" by rule " + e.Rule)
+	}
+	if e.Detail != "" {
+		b.WriteString(" (" + e.Detail + ")")
+	}
+	if e.Inspect != "" {
+		b.WriteString(", inspect " + e.Inspect)
+	}
+	b.WriteString("\n")
+	if len(e.Rules) == 0 {
+		b.WriteString("  the agent has no rules\n")
+	}
+	for _, r := range e.Rules {
+		mark := " "
+		if r.Matched {
+			mark = "*"
+		}
+		fmt.Fprintf(&b, "%s %-5s %s (%s, line %d) %s: %s\n", mark, r.Effect, r.Rule, r.Origin, r.Line, r.Subject, r.Why)
+	}
+	return b.String()
+}

@@ -268,7 +268,7 @@ func kindOf(n *yaml.Node) string {
 // break is fine: it is folded.
 func readable(s string) bool {
 	folded := fold(s)
-	return folded != "" && len(folded) <= 1000 && strings.IndexFunc(folded, hidden) < 0
+	return folded != "" && len(folded) <= maxText && strings.IndexFunc(folded, hidden) < 0
 }
 
 // fold makes one line of a text: runs of white space become one space.

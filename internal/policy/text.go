@@ -19,6 +19,9 @@ import (
 // MaxSize is the size in bytes that a policy may have.
 const MaxSize = 1 << 20
 
+// maxText bounds a text for people, in bytes.
+const maxText = 1000
+
 // maxDepth bounds how deep lists and mappings may nest; a policy needs eight.
 const maxDepth = 12
 
