@@ -22,7 +22,8 @@ import (
 	"strings"
 	"time"
 
-	_ "modernc.org/sqlite" // the database driver
+	"modernc.org/sqlite" // also the database driver
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 var (
@@ -104,14 +105,32 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {
 		return err
 	}
-	var mode string
-	if err := s.writer.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode); err != nil {
+	if err := s.logAhead(ctx); err != nil {
 		return fmt.Errorf("turning on the write-ahead log: %w", err)
 	}
-	if mode != "wal" {
-		return fmt.Errorf("turning on the write-ahead log: the mode is %q: is this a network file system?", mode)
-	}
 	return s.write(ctx, func(tx *sql.Tx) error { return migrate(ctx, tx) })
+}
+
+// logAhead turns on the write-ahead log. SQLite does not wait for other
+// processes here, whatever the busy timeout is.
+func (s *Store) logAhead(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, busyTimeout)
+	defer cancel()
+	for {
+		var mode string
+		err := s.writer.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
+		if err == nil && mode != "wal" {
+			return fmt.Errorf("the mode is %q: is this a network file system?", mode)
+		}
+		if busy, ok := errors.AsType[*sqlite.Error](err); !ok || busy.Code()&0xff != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // check refuses a file that is damaged or not ours.
