@@ -66,6 +66,11 @@ type Spec struct {
 	// agents/AGENT/tmp/SESSION and removes it at the end.
 	State string
 
+	// Hide names directories of the host that must not be seen, should they
+	// lie within something shown: Bawn's configuration and sockets. State is
+	// hidden always.
+	Hide []string
+
 	// Work is the operator's directory, mounted read-write. Nil: the agent's
 	// own agents/AGENT/work at WorkPath.
 	Work *Mount
@@ -84,7 +89,7 @@ type Mount struct {
 	Dir      *os.File `json:"-"`
 	Path     string   // where it appears in the view: absolute and clean; empty for Work: WorkPath
 	OwnerUID uint32   // whose files become the agent's
-	OwnerGID uint32   // the owner's group; 0 with a non-zero OwnerUID: the directory's own
+	OwnerGID uint32   // the owner's primary group; 0 with a non-zero OwnerUID: not known, and none is used
 }
 
 // Home is the agent's home in the view.
