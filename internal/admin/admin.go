@@ -23,6 +23,7 @@ import (
 	"bawn/internal/apitype"
 	"bawn/internal/ca"
 	"bawn/internal/config"
+	"bawn/internal/ids"
 	"bawn/internal/lifecycle"
 	"bawn/internal/session"
 	"bawn/internal/store"
@@ -53,8 +54,8 @@ type Server struct {
 	applies sync.Mutex      // one policy or registry change at a time
 
 	mu       sync.Mutex
-	checking string          // why no agent is handed out: no self-test has passed yet
-	doctored *apitype.Doctor // newest result
+	shut     map[ids.Placement]string // why no agent is handed out there; absent: it is
+	doctored *apitype.Doctor          // newest result
 }
 
 // Open opens what admin owns and brings it up to date: the database, the root,
@@ -63,7 +64,10 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Server{o: o, planes: newPlanes(o.Now), base: ctx, checking: "the self-test has not run yet"}
+	s := &Server{o: o, planes: newPlanes(o.Now), base: ctx, shut: map[ids.Placement]string{}}
+	for _, p := range placements {
+		s.shut[p] = "the self-test has not run yet"
+	}
 	var err error
 	if s.root, err = openRoot(o); err != nil {
 		return nil, err
@@ -95,7 +99,7 @@ func (s *Server) openState(ctx context.Context) error {
 	s.netd = newNetdLink(s.o.Paths.NetdSock(), s.o.Log)
 	s.sessions = session.New(session.Options{
 		Netd: s.netd.session, Registry: s.store, Epoch: epoch, Limits: s.o.Config.Limits,
-		Placement: s.o.Config.Placement, Log: s.o.Log, Now: s.o.Now,
+		Closed: s.closed, Log: s.o.Log, Now: s.o.Now,
 	})
 	s.netd.onExit, s.netd.onLost = s.sessions.Exited, s.sessions.Lost
 	return nil
@@ -145,10 +149,13 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	return srv.Close()
 }
 
-// closed says why no agent is handed out, or nothing.
-func (s *Server) closed() string {
+// placements are those that this build knows.
+var placements = []ids.Placement{ids.PlacementNetns, ids.PlacementUID}
+
+// closed says why no agent is handed out in placement p, or nothing.
+func (s *Server) closed(p ids.Placement) string {
 	s.mu.Lock()
-	why := s.checking
+	why := s.shut[p]
 	s.mu.Unlock()
 	if why != "" {
 		return why

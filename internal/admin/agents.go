@@ -59,12 +59,16 @@ func checkUser(user string) error {
 	return nil
 }
 
+// reserved are names whose accounts, bawn-NAME, are or will be those of Bawn's
+// own processes, and the self-test's agent.
+var reserved = []string{"admin", "proxy", "netd", "vault", "tools", "memory", "gateway", doctorAgent}
+
 func (s *Server) checkAgent(c *apitype.CreateAgent) error {
 	if err := ids.CheckName(c.Name); err != nil {
 		return badRequest("agent: %v", err)
 	}
-	if c.Name == doctorAgent {
-		return badRequest("agent: the name %s is Bawn's own", doctorAgent)
+	if slices.Contains(reserved, c.Name) {
+		return badRequest("agent: the name %s is Bawn's own", c.Name)
 	}
 	if err := checkUser(c.User); err != nil {
 		return err

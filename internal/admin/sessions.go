@@ -22,9 +22,6 @@ func (s *Server) session(w http.ResponseWriter, q *http.Request, peer peercred.P
 	if q.Header.Get("Upgrade") != apitype.SessionProtocol {
 		return &apitype.Error{Status: http.StatusUpgradeRequired, Message: "a session needs Upgrade: " + apitype.SessionProtocol, Hint: "client and server may be of different versions"}
 	}
-	if why := s.closed(); why != "" {
-		return &apitype.Error{Status: http.StatusServiceUnavailable, Message: "no agent is handed out: " + why, Hint: `"bawn status" and "bawn doctor" say more`}
-	}
 	conn, err := hijack(w)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ const askTime = 2 * time.Second
 func (s *Server) status(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
 	ctx, cancel := context.WithTimeout(q.Context(), askTime)
 	defer cancel()
-	st := apitype.Status{Version: s.o.Version, Planes: s.planes.list(), Sessions: s.visible(), Why: s.closed()}
+	st := apitype.Status{Version: s.o.Version, Planes: s.planes.list(), Sessions: s.visible(), Why: s.closed(s.o.Config.Placement)}
 	netd := s.netdPart(ctx)
 	db := apitype.Part{Name: "database", OK: true}
 	if agents, err := s.store.Agents(ctx); err != nil {

@@ -50,6 +50,7 @@ type Options struct {
 	Registry Registry
 	Epoch    uint64 // of the generations; never used before
 	Limits   config.Limits
+	Closed   func(ids.Placement) string // why no agent is handed out there, or nothing
 	Log      *slog.Logger
 	Now      func() time.Time
 }
@@ -122,14 +123,17 @@ func (m *Manager) Start(ctx context.Context, caller peercred.Peer, start apitype
 	if err != nil {
 		return nil, nil, err
 	}
-	return m.launch(ctx, agent, spec, start, files)
+	if why := m.o.Closed(spec.Placement); why != "" {
+		return nil, nil, unavailable(errors.New(why))
+	}
+	return m.launch(ctx, agent, spec, start.Ports, files)
 }
 
 // launch reserves, records and starts; on failure it leaves nothing reserved.
-func (m *Manager) launch(ctx context.Context, agent store.Agent, spec netdapi.StartSpec, start apitype.StartSession, files []*os.File) (*Running, []*os.File, error) {
-	r := &Running{m: m, ports: start.Ports, exit: make(chan apitype.Exit, 1)}
+func (m *Manager) launch(ctx context.Context, agent store.Agent, spec netdapi.StartSpec, ports []uint16, files []*os.File) (*Running, []*os.File, error) {
+	r := &Running{m: m, ports: ports, exit: make(chan apitype.Exit, 1)}
 	r.Identity = ids.Identity{Session: ids.NewSession(), Agent: agent.Name, User: agent.User}
-	r.Placement, r.Argv, r.Started = spec.Placement, start.Argv, m.o.Now()
+	r.Placement, r.Argv, r.Started = spec.Placement, spec.Argv, m.o.Now()
 	netd, err := m.o.Netd()
 	if err != nil {
 		return nil, nil, unavailable(err)
@@ -138,7 +142,7 @@ func (m *Manager) launch(ctx context.Context, agent store.Agent, spec netdapi.St
 		return nil, nil, err
 	}
 	spec.Identity = r.Identity
-	row := store.Session{Identity: r.Identity, Placement: r.Placement, Argv: start.Argv, Started: r.Started}
+	row := store.Session{Identity: r.Identity, Placement: r.Placement, Argv: spec.Argv, Started: r.Started}
 	if err := m.o.Registry.StartSession(ctx, row); err != nil {
 		m.release(r)
 		return nil, nil, fmt.Errorf("recording session %s: %w", r.Session.Session, err)

@@ -1,0 +1,31 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"bawn/internal/apitype"
+	"bawn/internal/policy"
+)
+
+// Compile makes the policy of a snapshot. Admin checks a candidate with it
+// before it is stored, and each plane uses it for what it enforces, so the two
+// cannot differ. It returns nil for a snapshot without a policy.
+func Compile(s apitype.Snapshot) (*policy.Policy, error) {
+	if s.YAML == "" {
+		return nil, nil
+	}
+	return policy.Load([]byte(s.YAML), Known(s.Agents))
+}
+
+// Known is the registry of agents as policy wants it.
+func Known(agents []apitype.SnapshotAgent) policy.Known {
+	k := policy.Known{Agents: map[string]bool{}, Profiles: map[string]string{}}
+	for _, a := range agents {
+		k.Agents[a.Name] = true
+		if a.Profile != "" {
+			k.Profiles[a.Name] = a.Profile
+		}
+	}
+	return k
+}
