@@ -1,0 +1,122 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"bawn/internal/world"
+)
+
+func TestMain(m *testing.M) {
+	world.Main()
+	dir, err := os.MkdirTemp("", "bawn-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	built.dir = dir
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// undiciVersion works on Node 18 and later.
+const undiciVersion = "undici@6"
+
+// built holds what is built once for all tests. Its directory is set by
+// TestMain, before any test runs.
+var built fixtures
+
+type fixtures struct {
+	dir     string
+	mu      sync.Mutex
+	done    map[string]bool
+	failure map[string]error
+}
+
+// once builds the named thing at the first call; a failure stays one.
+func (f *fixtures) once(t *testing.T, name string, build func(to string) error) string {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	to := filepath.Join(f.dir, name)
+	if !f.done[name] {
+		if f.done == nil {
+			f.done, f.failure = map[string]bool{}, map[string]error{}
+		}
+		f.done[name] = true
+		f.failure[name] = build(to)
+	}
+	if err := f.failure[name]; err != nil {
+		t.Fatalf("building %s: %v", name, err)
+	}
+	return to
+}
+
+// bawn builds the program as it is released.
+func (f *fixtures) bawn(t *testing.T) string {
+	t.Helper()
+	return f.once(t, "bawn", func(to string) error { return goBuild(to, "bawn/cmd/bawn") })
+}
+
+// failing builds the program with the points at which it can be made to stop.
+func (f *fixtures) failing(t *testing.T) string {
+	t.Helper()
+	return f.once(t, "bawn-failpoint", func(to string) error { return goBuild(to, "bawn/cmd/bawn", "-tags", "failpoint") })
+}
+
+// clients gathers the client programs in one directory.
+func (f *fixtures) clients(t *testing.T) string {
+	t.Helper()
+	return f.once(t, "clients", func(to string) error {
+		if err := os.CopyFS(to, os.DirFS("testdata/clients")); err != nil {
+			return err
+		}
+		if err := goBuild(filepath.Join(to, "goclient.bin"), "./testdata/clients/goclient"); err != nil {
+			return err
+		}
+		return undici(to)
+	})
+}
+
+// undici installs the package with the machine's own settings of npm into a
+// cache that later runs find again, and copies it.
+func undici(to string) error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(cache, "bawn-e2e", strings.ReplaceAll(undiciVersion, "@", "-"))
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", "undici", "package.json")); err != nil {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		cmd := exec.Command("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", dir, undiciVersion)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("npm install %s: %w: %s", undiciVersion, err, out)
+		}
+	}
+	return os.CopyFS(filepath.Join(to, "node_modules"), os.DirFS(filepath.Join(dir, "node_modules")))
+}
+
+func goBuild(to, what string, flags ...string) error {
+	args := append(append([]string{"build", "-trimpath"}, flags...), "-o", to, what)
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return errors.Join(fmt.Errorf("go build %s: %w", what, err), errors.New(string(out)))
+	}
+	return nil
+}

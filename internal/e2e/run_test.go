@@ -1,0 +1,109 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLend runs a tool that lies in the operator's home, where an agent's
+// account cannot go.
+func TestLend(t *testing.T) {
+	h := boot(t)
+	const tool = "/home/oper/tools/bin/hello"
+	h.asOperator(t, "mkdir -p tools/bin && printf '#!/bin/sh\\necho hello from $(id -un)\\n' >"+tool+" && chmod 755 "+tool+" && chmod 700 /home/oper")
+	for placement, agent := range placements() {
+		r := finish(t, h.Command(t.Context(), "run", "--agent", agent, "--", tool))
+		if r.status != 125 || !strings.Contains(r.err, "--lend") {
+			t.Errorf("%s, not lent: status %d: %s", placement, r.status, r.err)
+		}
+		r = finish(t, h.Command(t.Context(), "run", "--agent", agent, "--lend", "/home/oper/tools", "--", "sh", "-c", tool+"; touch /home/oper/tools/x; ls -A /home/oper"))
+		if !strings.HasPrefix(r.out, "hello from bawn-"+agent+"\ntools\n") || !strings.Contains(r.err, "Read-only") {
+			t.Errorf("%s, lent: status %d: %s%s", placement, r.status, r.out, r.err)
+		}
+	}
+}
+
+// asOperator runs a shell line as the operator, outside every boundary.
+func (h *host) asOperator(t *testing.T, line string) {
+	t.Helper()
+	if out, err := h.w.Host.CommandAs(t.Context(), "oper", "sh", "-c", "cd; "+line).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+}
+
+func TestWorkIsTheOperators(t *testing.T) {
+	h := boot(t)
+	h.asOperator(t, "mkdir project && echo mine >project/file")
+	for placement, agent := range placements() {
+		r := finish(t, h.Command(t.Context(), "run", "--agent", agent, "--work", "/home/oper/project", "--", "sh", "-c", "cat file && echo theirs >"+agent))
+		if r.status != 0 || r.out != "mine\n" {
+			t.Errorf("%s: status %d: %s%s", placement, r.status, r.out, r.err)
+		}
+		name := h.w.Host.File(filepath.Join("/home/oper/project", agent))
+		if text, err := os.ReadFile(name); err != nil || string(text) != "theirs\n" {
+			t.Errorf("%s: wrote %q (%v)", placement, text, err)
+		}
+	}
+	h.asOperator(t, "echo more >>project/dev && rm project/guest") // the operator owns what the agents made
+}
+
+func TestRepoIsCloned(t *testing.T) {
+	h := boot(t)
+	h.asOperator(t, `git init -q repo && cd repo && git config user.email o@example.com && git config user.name O && echo one >file && git add file && git commit -qm one`)
+	r := finish(t, h.Command(t.Context(), "run", "--agent", "dev", "--repo", "/home/oper/repo", "--", "sh", "-c",
+		"pwd; cat file; printf '#!/bin/sh\\ntouch /tmp/pwned\\n' >.git/hooks/post-checkout; chmod +x .git/hooks/post-checkout; git log --format=%s"))
+	if r.status != 0 || !strings.Contains(r.out, "\none\none\n") {
+		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
+	}
+	h.asOperator(t, "cd repo && git checkout -q -b other && test ! -e /tmp/pwned && test ! -e .git/hooks/post-checkout")
+}
+
+func TestExitStatusAndSignals(t *testing.T) {
+	h := boot(t)
+	for placement, agent := range placements() {
+		for line, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -TERM $$": 143} {
+			if r := h.sh(t, agent, line); r.status != want {
+				t.Errorf("%s: %s: status %d, want %d: %s", placement, line, r.status, want, r.err)
+			}
+		}
+		if r := h.in(t, agent, "no-such-command"); r.status != 125 && r.status != 127 {
+			t.Errorf("%s: a command that is not there: status %d: %s", placement, r.status, r.err)
+		}
+	}
+	if r := finish(t, h.Command(t.Context(), "run", "--agent", "nobody", "--", "true")); r.status != 126 {
+		t.Errorf("an agent that is not there: status %d: %s", r.status, r.err)
+	}
+}
+
+// TestPublish lends an agent's port to the operator's loopback.
+func TestPublish(t *testing.T) {
+	h := boot(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := h.Command(ctx, "run", "--agent", "dev", "--publish", "8123:8000", "--", "sh", "-c",
+		"cd && echo preview >index.html && exec /usr/bin/python3 -u -m http.server 8000 --bind 127.0.0.1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.Contains(line, "Serving") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	eventually(t, "the page is on the operator's loopback", func() bool {
+		return h.root(t, "curl -s -m 5 http://127.0.0.1:8123/index.html").out == "preview\n"
+	})
+	cancel()
+	_ = cmd.Wait()
+}
