@@ -16,6 +16,7 @@ import (
 	"bawn/internal/ids"
 	"bawn/internal/peercred"
 	"bawn/internal/policy"
+	"bawn/internal/session"
 	"bawn/internal/store"
 )
 
@@ -61,7 +62,7 @@ func checkUser(user string) error {
 
 // reserved are names whose accounts, bawn-NAME, are or will be those of Bawn's
 // own processes, and the self-test's agent.
-var reserved = []string{"admin", "proxy", "netd", "vault", "tools", "memory", "gateway", doctorAgent}
+var reserved = []string{"admin", "proxy", "netd", "vault", "tools", "memory", "gateway", session.Doctor}
 
 func (s *Server) checkAgent(c *apitype.CreateAgent) error {
 	if err := ids.CheckName(c.Name); err != nil {
@@ -165,7 +166,7 @@ func (s *Server) agent(ctx context.Context, name string) (store.Agent, error) {
 		return store.Agent{}, err
 	}
 	for _, a := range all {
-		if a.Name == name && name != doctorAgent {
+		if a.Name == name && name != session.Doctor {
 			return a, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"bawn/internal/apitype"
 	"bawn/internal/ca"
+	"bawn/internal/session"
 	"bawn/internal/store"
 )
 
@@ -63,7 +64,7 @@ func (s *Server) endLeftovers(ctx context.Context) error {
 func (s *Server) visible() []apitype.Session {
 	var list []apitype.Session
 	for _, x := range s.sessions.List() {
-		if x.Agent != doctorAgent {
+		if x.Agent != session.Doctor {
 			list = append(list, x)
 		}
 	}
@@ -73,7 +74,7 @@ func (s *Server) visible() []apitype.Session {
 func countVisible(agents []store.Agent) int {
 	n := 0
 	for _, a := range agents {
-		if a.Name != doctorAgent {
+		if a.Name != session.Doctor {
 			n++
 		}
 	}

@@ -35,14 +35,6 @@ const (
 	Group        = "bawn" // its members are the operators
 )
 
-// The range of agent accounts. systemd documents 1879048192-2147483647 as
-// unused ("Users, Groups, UIDs and GIDs on systemd Systems"), so neither
-// distributions nor containers hand these out.
-const (
-	FirstUID = 1_900_000_000
-	LastUID  = 1_900_009_999
-)
-
 // Config is what an operator may set for one host.
 type Config struct {
 	Version int `yaml:"version"`

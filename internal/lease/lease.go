@@ -29,6 +29,10 @@ import (
 	"bawn/internal/verdict"
 )
 
+// NoLease is the detail of the refusal that stands until admin has answered for
+// the first time.
+const NoLease = "no lease was had yet"
+
 // stage is what verdicts of this package name.
 const stage = "lease"
 
@@ -80,7 +84,7 @@ func bootTime() time.Duration {
 func (h *Holder) Current() (*policy.Policy, uint64, verdict.Verdict) {
 	s := h.held.Load()
 	if s == nil {
-		return nil, 0, verdict.Refuse(stage, codes.PolicyUnavailable, "no lease was had yet")
+		return nil, 0, verdict.Refuse(stage, codes.PolicyUnavailable, NoLease)
 	}
 	if int64(h.now()) >= s.until.Load() {
 		return nil, s.revision, verdict.Refuse(stage, codes.LeaseLapsed, "admin has not answered in time")

@@ -141,7 +141,7 @@ func (m *Manager) launch(ctx context.Context, agent store.Agent, spec netdapi.St
 	if err := m.reserve(r); err != nil {
 		return nil, nil, err
 	}
-	spec.Identity = r.Identity
+	place(&spec, r, agent.Name)
 	row := store.Session{Identity: r.Identity, Placement: r.Placement, Argv: spec.Argv, Started: r.Started}
 	if err := m.o.Registry.StartSession(ctx, row); err != nil {
 		m.release(r)

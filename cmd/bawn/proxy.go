@@ -1,0 +1,278 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"bawn/internal/addr"
+	"bawn/internal/audit"
+	"bawn/internal/ca"
+	"bawn/internal/client"
+	"bawn/internal/config"
+	"bawn/internal/dnsclient"
+	"bawn/internal/egress"
+	"bawn/internal/lease"
+	"bawn/internal/lifecycle"
+	"bawn/internal/netplan"
+	"bawn/internal/resolver"
+	"bawn/internal/supervise"
+)
+
+func (a *app) proxyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "proxy", Hidden: true, Short: "Run the proxy process (bawn up starts it)", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := unprivileged(); err != nil {
+				return fmt.Errorf("starting proxy: %w", err)
+			}
+			unix.Umask(0o027)
+			p, err := a.newProxy(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer p.journal.Close()
+			return p.run(cmd.Context())
+		},
+	}
+}
+
+// proxy wires the egress and resolver planes to what they use.
+type proxy struct {
+	paths   config.Paths
+	log     *slog.Logger
+	admin   *client.Client
+	lease   *lease.Holder
+	journal *audit.Journal
+	minter  *ca.Minter
+	issuer  *ca.Intermediate
+	table   *resolver.Table
+	egress  *egress.Server
+	dns     *resolver.Server
+	own     ownAddresses
+	feed    *feed
+}
+
+func (a *app) newProxy(ctx context.Context) (*proxy, error) {
+	p := &proxy{paths: a.paths(), log: a.logger("proxy"), admin: a.client()}
+	cfg, err := config.Load(p.paths)
+	if err != nil {
+		return nil, err
+	}
+	servers, err := cfg.Nameservers()
+	if err != nil {
+		return nil, err
+	}
+	roots, err := upstreamRoots(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.lease = lease.New(p.admin, "proxy", p.log)
+	if p.table, err = resolver.OpenTable(p.paths.State("proxy")); err != nil {
+		return nil, err
+	}
+	if err := p.firstIntermediate(ctx); err != nil {
+		return nil, err
+	}
+	if p.journal, err = audit.OpenJournal(p.paths.Journal("proxy"), audit.Options{Plane: "proxy", Log: p.log}); err != nil {
+		return nil, err
+	}
+	p.wire(servers, roots)
+	return p, nil
+}
+
+// wire is the one place where the planes meet.
+func (p *proxy) wire(servers []netip.AddrPort, roots *x509.CertPool) {
+	p.egress = egress.New(egress.Config{
+		Policies: p.lease,
+		Recorder: p.journal,
+		Resolver: dnsclient.New(dnsclient.Options{Servers: servers}),
+		Minter:   p.minter,
+		Names:    p.table,
+		Roots:    roots,
+		Vet:      p.own.vet,
+		Log:      p.log,
+		Stages:   stages(),
+	})
+	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.journal, Table: p.table, Log: p.log})
+	p.feed = &feed{sock: p.paths.NetdSock(), log: p.log, egress: p.egress, dns: p.dns}
+}
+
+// run serves until ctx is done.
+func (p *proxy) run(ctx context.Context) error {
+	ready := sayReady(supervise.FirstFile)
+	return lifecycle.Run(ctx,
+		lifecycle.Service{Name: "lease", Run: p.lease.Run},
+		lifecycle.Service{Name: "intermediate", Run: p.renewIntermediate},
+		lifecycle.Service{Name: "own addresses", Run: p.own.watch},
+		lifecycle.Service{Name: "listeners", Run: func(ctx context.Context) error {
+			if !p.waitLease(ctx) {
+				return nil
+			}
+			return p.feed.run(ctx, ready)
+		}},
+	)
+}
+
+// waitLease blocks until admin has answered once, with a policy or without.
+func (p *proxy) waitLease(ctx context.Context) bool {
+	for {
+		changed := p.lease.Changed()
+		if _, _, v := p.lease.Current(); v.Detail != lease.NoLease {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// upstreamRoots are the system's roots and those that the operator added.
+func upstreamRoots(cfg config.Config) (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("reading the system's roots: %w", err)
+	}
+	if cfg.UpstreamRoots == "" {
+		return pool, nil
+	}
+	pem, err := os.ReadFile(cfg.UpstreamRoots)
+	if err != nil {
+		return nil, fmt.Errorf("reading upstream_roots: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("reading upstream_roots %s: no certificate in it", cfg.UpstreamRoots)
+	}
+	return pool, nil
+}
+
+// signRetry is waited when admin does not sign.
+const signRetry = 200 * time.Millisecond
+
+// firstIntermediate waits for admin: without a certificate nothing can be
+// served.
+func (p *proxy) firstIntermediate(ctx context.Context) error {
+	for {
+		issuer, err := p.askIntermediate(ctx)
+		if err == nil {
+			p.issuer = issuer
+			p.minter, err = ca.NewMinter(issuer, nil)
+			return err
+		}
+		p.log.Debug("admin has not signed yet", "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(signRetry):
+		}
+	}
+}
+
+func (p *proxy) askIntermediate(ctx context.Context) (*ca.Intermediate, error) {
+	req, err := ca.NewRequest("Bawn egress intermediate")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	signed, err := p.admin.SignIntermediate(ctx, req.CSR())
+	if err != nil {
+		return nil, err
+	}
+	return req.Complete(signed.Chain, time.Now())
+}
+
+// renewIntermediate asks for the next one in time, and goes on asking.
+func (p *proxy) renewIntermediate(ctx context.Context) error {
+	for {
+		// Wall clock: a suspended machine must not sleep through the end.
+		for time.Now().Before(p.issuer.RenewAt()) {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(time.Minute):
+			}
+		}
+		issuer, err := p.askIntermediate(ctx)
+		if err != nil {
+			p.log.Warn("the intermediate cannot be renewed", "until", p.issuer.NotAfter(), "error", err)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(time.Minute):
+			}
+			continue
+		}
+		p.issuer = issuer
+		p.minter.Use(issuer)
+	}
+}
+
+// ownAddresses keeps the addresses of this host's interfaces, which no name may
+// lead to.
+type ownAddresses struct {
+	mu   sync.RWMutex
+	list []netip.Addr
+	err  error
+}
+
+// lookAgain is how often interfaces are read.
+const lookAgain = time.Second
+
+func (o *ownAddresses) watch(ctx context.Context) error {
+	for {
+		o.read()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+func (o *ownAddresses) read() {
+	addrs, err := net.InterfaceAddrs()
+	var list []netip.Addr
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok {
+				list = append(list, ip.Unmap())
+			}
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.list, o.err = list, err
+}
+
+// vet is what addresses are checked by. While the host's own addresses cannot
+// be read, nothing may be dialled.
+func (o *ownAddresses) vet() addr.Vet {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	v := addr.Vet{Own: o.list, Never: bawnRanges()}
+	if o.err != nil || o.list == nil {
+		v.Never = append(v.Never, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"))
+	}
+	return v
+}
+
+// bawnRanges are those that Bawn uses for its own listeners and for synthetic
+// names.
+func bawnRanges() []netip.Prefix {
+	return []netip.Prefix{netplan.Synthetic, netplan.UIDProxies}
+}
