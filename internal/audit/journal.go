@@ -51,7 +51,8 @@ type Journal struct {
 	spare   batch  // buffers of an earlier batch, to be used again
 	writing bool   // somebody writes, without holding mu
 	closed  bool
-	gap     *Gap // what could not be written since the last write that worked
+	gap     *Gap   // what could not be written since the last write that worked; nil while writes work
+	kept    *batch // outcomes and summaries, while there is a gap
 	flushes timer
 	syncs   timer
 	denials budget
@@ -92,7 +93,7 @@ func OpenJournal(dir string, opt Options) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{opt: opt, lock: lock, pending: new(batch), denials: newBudget(opt.Denials)}
+	j := &Journal{opt: opt, lock: lock, pending: new(batch), kept: new(batch), denials: newBudget(opt.Denials)}
 	j.done.L = &j.mu
 	j.w = &writer{
 		dir: dir, plane: opt.Plane, mode: opt.Mode, maxBytes: opt.FileBytes,
@@ -208,12 +209,35 @@ func (j *Journal) Outcome(o *Outcome) error {
 	}
 	b := j.pending
 	b.add(j.enc.outcome(b.bodies, o), keptRecord)
-	if len(b.bodies) >= flushBytes && j.gap == nil && !j.writing {
+	switch {
+	case j.gap != nil:
+		j.keep(b)
+	case len(b.bodies) >= flushBytes && !j.writing:
 		j.commit(b) // its failure is in the gap
-		return nil
+	default:
+		j.flushes.arm(flushAfter, j.onFlush)
 	}
-	j.flushes.arm(flushAfter, j.onFlush)
 	return nil
+}
+
+// keep moves the last record of b to those that wait for the journal to work
+// again, or counts it as lost.
+func (j *Journal) keep(b *batch) {
+	n := len(b.records) - 1
+	start := 0
+	if n > 0 {
+		start = b.records[n-1].end
+	}
+	j.keepBody(b.bodies[start:])
+	b.bodies, b.records = b.bodies[:start], b.records[:n]
+}
+
+func (j *Journal) keepBody(body []byte) {
+	if len(j.kept.bodies)+len(body) > keepBytes {
+		j.gap.Lost++
+		return
+	}
+	j.kept.add(append(j.kept.bodies, body...), keptRecord)
 }
 
 // SyncNow returns when every record written before the call is on the disk, or
@@ -231,9 +255,10 @@ func (j *Journal) Close() error {
 	j.flushes.stop()
 	j.syncs.stop()
 	j.summaries()
+	// A write that ends a gap leaves what was kept to one more.
 	var err error
-	if b := j.pending; len(b.records) > 0 {
-		err = j.commit(b)
+	for err == nil && (len(j.pending.records) > 0 || j.gap != nil) {
+		err = j.commit(j.pending)
 	}
 	for j.writing {
 		j.done.Wait()
@@ -296,24 +321,14 @@ func (j *Journal) fault(b *batch, err error) {
 		j.gap = &Gap{Plane: j.opt.Plane, From: j.opt.Now(), Error: err.Error()}
 		j.opt.Log.Error("the journal cannot be written: refusing all requests", "plane", j.opt.Plane, "err", err)
 	}
-	kept, start := new(batch), 0
+	start := 0
 	for _, r := range b.records {
-		body := b.bodies[start:r.end]
-		start = r.end
-		switch {
-		case r.kind == decisionRecord:
+		switch r.kind {
+		case decisionRecord:
 			j.gap.Refused++
-		case r.kind == keptRecord && len(kept.bodies)+len(body) <= keepBytes:
-			kept.add(append(kept.bodies, body...), keptRecord)
-		case r.kind == keptRecord:
-			j.gap.Lost++
+		case keptRecord:
+			j.keepBody(b.bodies[start:r.end])
 		}
-	}
-	// Others may have added to the pending batch meanwhile and know their
-	// place in it: what is kept goes behind.
-	start = 0
-	for _, r := range kept.records {
-		j.pending.add(append(j.pending.bodies, kept.bodies[start:r.end]...), keptRecord)
 		start = r.end
 	}
 	if !j.closed {
@@ -321,12 +336,24 @@ func (j *Journal) fault(b *batch, err error) {
 	}
 }
 
+// recovered is called after each write that worked.
 func (j *Journal) recovered() {
 	if j.gap == nil {
 		return
 	}
 	j.opt.Log.Info("the journal can be written again", "plane", j.opt.Plane, "refused", j.gap.Refused, "lost", j.gap.Lost)
 	j.gap = nil
+	// Others may have added to the pending batch and know their place in it:
+	// what was kept goes behind.
+	start := 0
+	for _, r := range j.kept.records {
+		j.pending.add(append(j.pending.bodies, j.kept.bodies[start:r.end]...), keptRecord)
+		start = r.end
+	}
+	j.kept = new(batch)
+	if len(j.pending.records) > 0 && !j.closed {
+		j.flushes.arm(flushAfter, j.onFlush)
+	}
 }
 
 // onFlush writes outcomes that found no company.

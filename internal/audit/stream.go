@@ -151,6 +151,10 @@ func (s *stream) open() error {
 	return io.EOF
 }
 
+// clockSlack is how far back a clock may have been set between two files
+// without records being skipped that are asked for.
+const clockSlack = time.Minute
+
 // old reports whether the first of the later files began before since, so that
 // nothing in the file before it is asked for.
 func (s *stream) old(later []fileName) bool {
@@ -167,7 +171,7 @@ func (s *stream) old(later []fileName) bool {
 		return false
 	}
 	rec, err := parseLine(line)
-	return err == nil && rec.Time().Before(s.since)
+	return err == nil && rec.Time().Before(s.since.Add(-clockSlack))
 }
 
 func (s *stream) close() {
