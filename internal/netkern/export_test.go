@@ -10,3 +10,13 @@ var (
 	OnThread     = onThread
 	LoadTable    = loadTable
 )
+
+// For tests: the parts that OpenFirewall is made of, and one look.
+var (
+	OpenFirewallChecked = openFirewall
+	FindCgroup2         = findCgroup2
+	CheckPolicy         = checkPolicy
+)
+
+// Keep looks once, as Run does.
+func (f *Firewall) Keep() { f.keep() }

@@ -92,7 +92,9 @@ func (t *translator) term(term netplan.Term) error {
 		t.payload(unix.NFT_REG_1, expr.PayloadBaseTransportHeader, 2, 2)
 		t.equal(binaryutil.BigEndian.PutUint16(uint16(v)))
 	case netplan.Opening:
-		t.opening()
+		t.flags(tcpSYN, tcpFIN|tcpSYN|tcpRST|tcpACK)
+	case netplan.Resetting:
+		t.flags(tcpRST, tcpRST)
 	case netplan.Owner:
 		t.owner(v)
 	case netplan.InCgroup:
@@ -124,6 +126,9 @@ func (t *translator) act(term netplan.Term) error {
 		t.add(&expr.Verdict{Kind: expr.VerdictGoto, Chain: string(v)})
 	case netplan.Reject:
 		t.add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED})
+	case netplan.Reset:
+		t.needProto(netplan.TCP)
+		t.add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
 	case netplan.DNAT:
 		t.dnat(netip.AddrPort(v))
 	default:
@@ -149,15 +154,18 @@ func (t *translator) to(p netip.Prefix) {
 	t.equal(p.Masked().Addr().AsSlice()[:size])
 }
 
-func (t *translator) opening() {
-	const fin, syn, rst, ack = 1, 2, 4, 16
+// Flags of a TCP header (RFC 9293 section 3.1).
+const tcpFIN, tcpSYN, tcpRST, tcpACK = 1, 2, 4, 16
+
+// flags matches the value of those flags of TCP that mask names.
+func (t *translator) flags(value, mask byte) {
 	t.needProto(netplan.TCP)
 	t.payload(unix.NFT_REG_1, expr.PayloadBaseTransportHeader, 13, 1)
 	t.add(&expr.Bitwise{
 		SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1,
-		Mask: []byte{fin | syn | rst | ack}, Xor: []byte{0},
+		Mask: []byte{mask}, Xor: []byte{0},
 	})
-	t.equal([]byte{syn})
+	t.equal([]byte{value})
 }
 
 func (t *translator) owner(o netplan.Owner) {

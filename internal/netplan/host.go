@@ -20,8 +20,7 @@ import (
 //     was made. Both must be right for a packet that has an owner. A socket
 //     that was closed with data queued has no owner any more; its cgroup must
 //     be right.
-//   - What reaches an agent's socket comes from its own proxy, or is an ICMP
-//     error.
+//   - What reaches an agent's socket comes from its own proxy, or is an error.
 //   - Nobody else connects to an agent's proxy.
 //
 // Nothing is accepted because it belongs to a connection that was accepted
@@ -52,8 +51,9 @@ const (
 const hostPriority = 10
 
 // PolicyPriority is where the second lock stands among the routing rules:
-// after the table of local addresses (0), before everything else.
-const PolicyPriority = 6177
+// after the table of local addresses (0), through which agents reach their
+// proxies, and before everything else, such as the rules of a VPN.
+const PolicyPriority = 1
 
 // A PolicyRule refuses every route to a range of uids, for one family.
 type PolicyRule struct {
@@ -153,22 +153,27 @@ func (h Host) chains() []Chain {
 	}, {
 		Name: "denied",
 		Rules: []Rule{
+			{IPv6, TCP, Count(CountDenied6), Reset{}},
 			{IPv6, Count(CountDenied6), Reject{}},
+			{TCP, Count(CountDenied4), Reset{}},
 			{Count(CountDenied4), Reject{}},
 		},
 	}, {
 		Name: "inbound",
 		Rules: []Rule{
 			{from, Accept{}},
-			{ICMP, Accept{}}, // errors, those of our own rejects above all
+			// Errors, those of our own rejections above all.
+			{ICMP, Accept{}},
 			{ICMPv6, Accept{}},
+			{Resetting{}, Accept{}},
+			{TCP, Count(CountInbound), Reset{}},
 			{Count(CountInbound), Reject{}},
 		},
 	}, {
 		Name: "strangers",
 		Rules: []Rule{
-			{Owned, Count(CountStrangers), Reject{}},
-			{Opening{}, Count(CountStrangers), Reject{}},
+			{Owned, TCP, Count(CountStrangers), Reset{}},
+			{Opening{}, Count(CountStrangers), Reset{}},
 			// What is left has no owner and opens nothing: the last packets of
 			// an agent's connection that is closed already.
 		},

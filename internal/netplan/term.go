@@ -29,6 +29,9 @@ type (
 	ToPort uint16
 	// Opening matches the first packet of a TCP connection.
 	Opening struct{}
+	// Resetting matches a TCP packet that ends a connection at once; what it
+	// carries besides is not delivered.
+	Resetting struct{}
 	// Owner matches packets whose socket belongs to a uid from First to Last.
 	// A packet whose socket has been closed, or not yet been accepted, has no
 	// owner and does not match.
@@ -53,8 +56,11 @@ type (
 	Count string
 	// Accept ends the evaluation of this chain's hook for the packet.
 	Accept struct{}
-	// Reject drops the packet and tells its sender.
+	// Reject drops the packet and tells its sender by ICMP.
 	Reject struct{}
+	// Reset drops the TCP packet and resets its connection. A connect fails at
+	// once, where after an ICMP error it would try again for a second.
+	Reset struct{}
 	// Drop drops the packet without a word.
 	Drop struct{}
 	// Goto goes on in another chain and does not come back.
@@ -139,6 +145,8 @@ func (t ToPort) String() string { return fmt.Sprintf("tcp dport %d", uint16(t)) 
 
 func (Opening) String() string { return "tcp flags syn / fin,syn,rst,ack" }
 
+func (Resetting) String() string { return "tcp flags & rst == rst" }
+
 func (t Owner) String() string {
 	if t.First == t.Last {
 		return fmt.Sprintf("meta skuid %d", t.First)
@@ -168,6 +176,7 @@ func (t In) String() string {
 func (t Count) String() string { return fmt.Sprintf("counter name %q", string(t)) }
 func (Accept) String() string  { return "accept" }
 func (Reject) String() string  { return "reject with icmpx admin-prohibited" }
+func (Reset) String() string   { return "reject with tcp reset" }
 func (Drop) String() string    { return "drop" }
 func (t Goto) String() string  { return "goto " + string(t) }
 func (t DNAT) String() string  { return "dnat ip to " + netip.AddrPort(t).String() }
@@ -177,6 +186,7 @@ func (Proto) term()      {}
 func (To) term()         {}
 func (ToPort) term()     {}
 func (Opening) term()    {}
+func (Resetting) term()  {}
 func (Owner) term()      {}
 func (InCgroup) term()   {}
 func (OnLoopback) term() {}
@@ -184,6 +194,7 @@ func (In) term()         {}
 func (Count) term()      {}
 func (Accept) term()     {}
 func (Reject) term()     {}
+func (Reset) term()      {}
 func (Drop) term()       {}
 func (Goto) term()       {}
 func (DNAT) term()       {}
