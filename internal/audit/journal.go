@@ -95,6 +95,8 @@ func OpenJournal(dir string, opt Options) (*Journal, error) {
 	}
 	j := &Journal{opt: opt, lock: lock, pending: new(batch), kept: new(batch), denials: newBudget(opt.Denials)}
 	j.done.L = &j.mu
+	j.flushes = timer{after: flushAfter, do: j.onFlush}
+	j.syncs = timer{after: syncEvery, do: j.onSync}
 	j.w = &writer{
 		dir: dir, plane: opt.Plane, mode: opt.Mode, maxBytes: opt.FileBytes,
 		log: opt.Log, create: createFile,
@@ -177,7 +179,7 @@ func (j *Journal) Decide(d *Decision) error {
 		return ErrClosed
 	}
 	if d.Verdict == verdict.Deny && !j.denials.take(d) {
-		j.syncs.arm(syncEvery, j.onSync)
+		j.syncs.arm()
 		return nil
 	}
 	b := j.pending
@@ -215,7 +217,7 @@ func (j *Journal) Outcome(o *Outcome) error {
 	case len(b.bodies) >= flushBytes && !j.writing:
 		j.commit(b) // its failure is in the gap
 	default:
-		j.flushes.arm(flushAfter, j.onFlush)
+		j.flushes.arm()
 	}
 	return nil
 }
@@ -305,7 +307,7 @@ func (j *Journal) write() {
 	}
 	b.bodies, b.records = nil, nil
 	if !j.closed {
-		j.syncs.arm(syncEvery, j.onSync)
+		j.syncs.arm()
 	}
 	j.done.Broadcast()
 }
@@ -332,7 +334,7 @@ func (j *Journal) fault(b *batch, err error) {
 		start = r.end
 	}
 	if !j.closed {
-		j.flushes.arm(flushAfter, j.onFlush) // tries again, also without traffic
+		j.flushes.arm() // tries again, also without traffic
 	}
 }
 
@@ -352,7 +354,7 @@ func (j *Journal) recovered() {
 	}
 	j.kept = new(batch)
 	if len(j.pending.records) > 0 && !j.closed {
-		j.flushes.arm(flushAfter, j.onFlush)
+		j.flushes.arm()
 	}
 }
 
@@ -399,23 +401,25 @@ func (b *batch) add(bodies []byte, kind recordKind) {
 	b.records = append(b.records, mark{len(bodies), kind})
 }
 
-// A timer runs a function once after each arming; to arm it again before it
-// has fired does nothing. The journal's mu guards it.
+// A timer does something once, some time after each arming; to arm it again
+// before then does nothing. The journal's mu guards it.
 type timer struct {
+	after time.Duration
+	do    func()
 	t     *time.Timer
 	armed bool
 }
 
-func (t *timer) arm(d time.Duration, f func()) {
+func (t *timer) arm() {
 	if t.armed {
 		return
 	}
 	t.armed = true
 	if t.t == nil {
-		t.t = time.AfterFunc(d, f)
+		t.t = time.AfterFunc(t.after, t.do)
 		return
 	}
-	t.t.Reset(d)
+	t.t.Reset(t.after)
 }
 
 func (t *timer) fired() { t.armed = false }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestVerifyFindsEveryChange writes three files and changes them in every way
@@ -86,7 +87,7 @@ func TestVerifyTakesASeriesWhoseOldFilesAreGone(t *testing.T) {
 	for i := range 9 {
 		decide(t, j, testDecision(fmt.Sprintf("r-%d", i)))
 	}
-	first := filepath.Join(dir, "egress-000000001-"+j.w.day+".jsonl")
+	first := filepath.Join(dir, "egress-000000001-"+dayOf(time.Now())+".jsonl")
 	if err := os.Remove(first); err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ type writer struct {
 	tail  tail   // the last record that was written
 	index uint64 // of the current file
 	name  string
-	day   string
+	day   int64 // of its first record, see dayNumber
 	size  int64 // of the current file; 0: its first record is still to come
 
 	written atomic.Uint64 // number of the last record that was written
@@ -127,7 +127,7 @@ func (w *writer) ready(now time.Time) error {
 	w.mu.Lock()
 	torn, failed, none := w.torn, w.failed, w.cur == nil
 	w.mu.Unlock()
-	full := w.size >= w.maxBytes || (w.size > 0 && w.day != dayOf(now))
+	full := w.size >= w.maxBytes || (w.size > 0 && w.day != dayNumber(now))
 	if !torn && !failed && !none && !full {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (w *writer) begin(now time.Time) error {
 	}
 	w.cur, w.torn, w.failed, w.entries = f, false, false, true
 	w.mu.Unlock()
-	w.index, w.name, w.day, w.size = name.index, name.String(), name.day, 0
+	w.index, w.name, w.day, w.size = name.index, name.String(), dayNumber(now), 0
 	return nil
 }
 
