@@ -4,6 +4,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -61,12 +62,14 @@ func (h *host) raw(t *testing.T, agent string, jobs ...job) []answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	text, err := json.Marshal(jobs)
-	if err != nil {
-		t.Fatal(err)
+	var text bytes.Buffer
+	for _, j := range jobs {
+		if err := json.NewEncoder(&text).Encode(j); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cmd := h.session(ctx, agent, "/usr/bin/python3", "/opt/clients/raw_client.py")
-	cmd.Stdin = strings.NewReader(string(text))
+	cmd.Stdin = &text
 	r := finish(t, cmd)
 	var answers []answer
 	for line := range strings.Lines(r.out) {

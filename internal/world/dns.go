@@ -23,6 +23,7 @@ type Answer struct {
 	CNAME string   // another name of the zone
 	Ask   string   // the question is passed on to the resolver at this address
 	Fail  bool     // SERVFAIL
+	TTL   uint32   // seconds
 }
 
 // A Query is one question that reached the resolver of the world.
@@ -55,6 +56,12 @@ func (r *resolver) set(name string, answers []Answer) {
 	defer r.mu.Unlock()
 	r.zone[name] = answers
 	delete(r.asked, name)
+}
+
+func (r *resolver) replace(zone map[string][]Answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.zone, r.asked = zone, map[string]int{}
 }
 
 func (r *resolver) list(reset bool) []Query {
@@ -176,10 +183,10 @@ func (r *resolver) pick(name string, kind dnsmessage.Type, q Query) (Answer, boo
 	answers, key := r.zone[name], name
 	for rest := name; len(answers) == 0; {
 		_, after, ok := strings.Cut(rest, ".")
-		if !ok {
+		if !ok && rest == "" {
 			return Answer{}, false
 		}
-		rest, key = after, "*."+after
+		rest, key = after, strings.TrimSuffix("*."+after, ".")
 		answers = r.zone[key]
 	}
 	turn := min(r.asked[name], len(answers)-1)
@@ -190,7 +197,7 @@ func (r *resolver) pick(name string, kind dnsmessage.Type, q Query) (Answer, boo
 }
 
 func (r *resolver) records(q dnsmessage.Question, a Answer) []dnsmessage.Resource {
-	head := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: 1}
+	head := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: a.TTL}
 	var out []dnsmessage.Resource
 	if a.CNAME != "" {
 		target := dnsmessage.MustNewName(a.CNAME + ".")

@@ -58,6 +58,9 @@ type Internet struct {
 	dns   *resolver
 	gates gates
 	wire  *sniffer
+	root  *pki
+
+	pretends pretender
 }
 
 func newInternet() *Internet {
@@ -71,7 +74,7 @@ func (i *Internet) Links(Setup, *None) error {
 			return err
 		}
 	}
-	own := []string{MetadataAddr, DNSAddr, DNSAddr6, APIAddr, APIAddr6, gitAddr, filesAddr, registryAddr, brokenAddr, databaseAddr, RefusedAddr}
+	own := ownAddresses()
 	for n, a := range own {
 		own[n] = single(a)
 	}
@@ -94,6 +97,13 @@ func (i *Internet) Links(Setup, *None) error {
 	return forwarding()
 }
 
+// ownAddresses are those of the router's own servers.
+func ownAddresses() []string {
+	return []string{
+		MetadataAddr, DNSAddr, DNSAddr6, APIAddr, APIAddr6, gitAddr, filesAddr, registryAddr, brokenAddr, databaseAddr, RefusedAddr,
+	}
+}
+
 func single(addr string) string {
 	a := netip.MustParseAddr(addr)
 	return netip.PrefixFrom(a, a.BitLen()).String()
@@ -105,6 +115,7 @@ func (i *Internet) Serve(s Setup, _ *None) error {
 	if err != nil {
 		return err
 	}
+	i.root = root
 	if i.wire, err = sniff(roleHost + "0"); err != nil {
 		return err
 	}

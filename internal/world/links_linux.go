@@ -108,6 +108,26 @@ func silent(cidr string) error {
 	return nil
 }
 
+// everywhere makes this namespace answer for every address that no other route
+// covers.
+func everywhere() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("finding lo: %w", err)
+	}
+	for _, all := range []string{"0.0.0.0/0", "::/0"} {
+		_, n, err := net.ParseCIDR(all)
+		if err != nil {
+			return fmt.Errorf("reading route %s: %w", all, err)
+		}
+		r := &netlink.Route{Dst: n, Type: unix.RTN_LOCAL, LinkIndex: lo.Attrs().Index, Scope: netlink.SCOPE_HOST}
+		if err := netlink.RouteAdd(r); err != nil {
+			return fmt.Errorf("answering for every address: %w", err)
+		}
+	}
+	return nil
+}
+
 // forwarding turns this namespace into a router.
 func forwarding() error {
 	for _, f := range []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"} {

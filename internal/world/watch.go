@@ -50,6 +50,13 @@ func (u *Upstream) Forget() error {
 	return u.w.internet.call("Received", Filter{Reset: true}, &Log{})
 }
 
+// Pretend turns every address of the internet but the attacker's and the
+// private service's into one server; see [Pretence]. Later calls change what it
+// answers. What it got shows in [Upstream.Streams] and [Upstream.Requests].
+func (u *Upstream) Pretend(p Pretence) error {
+	return u.w.internet.call("Pretend", p, &None{})
+}
+
 // Release opens the gate that requests name with ?gate=NAME, for good.
 func (u *Upstream) Release(gate string) error {
 	return u.w.internet.call("Release", gate, &None{})

@@ -282,6 +282,34 @@ func TestAnswersTakeTurns(t *testing.T) {
 	}
 }
 
+func TestPretence(t *testing.T) {
+	w := open(t)
+	p := world.Pretence{
+		Answer: []byte("HTTP/1.1 201 Made\r\nContent-Length: 2\r\n\r\nhi"),
+		Zone:   map[string][]world.Answer{"a.example": {{Addrs: []string{"8.8.8.8"}}}, "b.example": {{Fail: true}}},
+	}
+	if err := w.Upstream.Pretend(p); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(t, w, "curl -sSi https://a.example/x; curl -sSi http://other.example:81/y; curl -sS -g 'http://[2001:4860::1]/z'; curl -s https://b.example/ || true")
+	if err != nil || !strings.Contains(out, "201 Made\r\nContent-Length: 2\r\n\r\nhi") || strings.Count(out, "hi") != 3 {
+		t.Errorf("%v: %s", err, out)
+	}
+	streams, err := w.Upstream.Streams("")
+	if err != nil || len(streams) != 3 || streams[0].SNI != "a.example" || !strings.HasPrefix(string(streams[1].Bytes), "GET /y ") {
+		t.Errorf("%+v, %v", streams, err)
+	}
+	if err := w.Upstream.Pretend(world.Pretence{Opaque: true}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(t, w, "echo some bytes | timeout 1 python3 -c 'import socket,sys; s=socket.create_connection((\"9.9.9.9\",5432)); s.sendall(b\"bytes\"); s.close()'"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if streams, err = w.Upstream.Streams(""); err != nil || len(streams) != 4 || string(streams[3].Bytes) != "bytes" {
+		t.Errorf("%+v, %v", streams, err)
+	}
+}
+
 func TestWireCountsByDestination(t *testing.T) {
 	w := open(t)
 	if err := w.ForgetWire(); err != nil {

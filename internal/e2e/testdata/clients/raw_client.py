@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends exact bytes and prints what comes back, one JSON line for each job.
 
-Standard input holds a JSON list of jobs:
+Standard input holds a JSON object a line:
   {"connect": bytes of the CONNECT head, or absent for none,
    "to": [host, port] instead of the proxy, "sni": name or absent for no TLS,
    "send": bytes, "half": true to end our half after sending}
@@ -58,5 +58,5 @@ def do(job):
     return out
 
 
-for each in json.load(sys.stdin):
-    print(json.dumps(do(each)), flush=True)
+for line in sys.stdin:
+    print(json.dumps(do(json.loads(line))), flush=True)
