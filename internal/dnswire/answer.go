@@ -145,14 +145,14 @@ func (set *records) read(p *dnsmessage.Parser, head dnsmessage.ResourceHeader, t
 		return nil
 	case kind == TypeA && t == TypeA:
 		if head.Length != 4 {
-			return fmt.Errorf("A record of %d bytes", head.Length)
+			return fmt.Errorf("address record of %d bytes", head.Length)
 		}
 		r, err := p.AResource()
 		set.addrs[owner] = append(set.addrs[owner], timed[netip.Addr]{netip.AddrFrom4(r.A), ttl})
 		return err
 	case kind == TypeAAAA && t == TypeAAAA:
 		if head.Length != 16 {
-			return fmt.Errorf("AAAA record of %d bytes", head.Length)
+			return fmt.Errorf("address record of %d bytes", head.Length)
 		}
 		r, err := p.AAAAResource()
 		set.addrs[owner] = append(set.addrs[owner], timed[netip.Addr]{netip.AddrFrom16(r.AAAA), ttl})
