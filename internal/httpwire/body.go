@@ -5,6 +5,7 @@ package httpwire
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 
@@ -67,12 +68,29 @@ func (b *Body) Read(p []byte) (int, error) {
 // the connection stands at the next message.
 func (b *Body) Done() bool { return errors.Is(b.err, io.EOF) && b.kind != UntilClose }
 
-// Finish reads the end of a body whose octets have all been read, if that end
-// is there already, so that Done can say so without a wait.
-func (b *Body) Finish() {
-	if b.err == nil && b.kind == Chunked && b.left == 0 && b.r.Buffered() > 0 {
-		b.err = b.nextChunk()
+// Ready reports whether Read returns without waiting for the connection: what
+// it needs is in the buffer, or it was the end. Whoever passes octets on
+// flushes them when it is not.
+func (b *Body) Ready() bool {
+	n := b.r.Buffered()
+	if b.err != nil || n > 0 && (b.kind != Chunked || b.left > 0) {
+		return true
 	}
+	if n == 0 {
+		return false
+	}
+	have, _ := b.r.Peek(n)
+	if b.inChunk {
+		have = have[min(2, n):]
+	}
+	size, rest, ok := bytes.Cut(have, []byte{'\n'})
+	if !ok {
+		return false
+	}
+	if len(size) > 0 && size[0] == '0' && (len(size) < 2 || size[1] == '\r' || size[1] == ';') {
+		return bytes.HasPrefix(rest, []byte("\r\n"))
+	}
+	return len(rest) > 0
 }
 
 // Trailers returns the trailer fields of a chunked body that was read to its

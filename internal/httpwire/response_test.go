@@ -98,23 +98,52 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestBodyFinish finds the end of a chunked body that is in the buffer without
-// another read of the body.
-func TestBodyFinish(t *testing.T) {
-	r := reader("5\r\nhello\r\n0\r\n\r\n")
+// TestBodyReady feeds a chunked body in pieces: Ready must not promise what is
+// not there, or a stream would stall, and must know an end that is.
+func TestBodyReady(t *testing.T) {
+	whole := "5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
 	var b httpwire.Body
-	b.Reset(r, httpwire.Framing{Kind: httpwire.Chunked}, httpwire.Limits{})
-	p := make([]byte, 5)
-	if n, err := b.Read(p); n != 5 || err != nil {
-		t.Fatalf("got %d, %v", n, err)
+	p := make([]byte, 100)
+	for cut := 1; cut < len(whole); cut++ {
+		src := &pieces{left: []string{whole[:cut], whole[cut:]}}
+		r := bufio.NewReader(src)
+		r.Peek(1)
+		b.Reset(r, httpwire.Framing{Kind: httpwire.Chunked}, httpwire.Limits{})
+		got := ""
+		for {
+			ready, given := b.Ready(), src.given
+			n, err := b.Read(p)
+			got += string(p[:n])
+			if ready && src.given != given {
+				t.Fatalf("cut at %d, after %q: Ready, but Read asked for more", cut, got)
+			}
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got != "hello world" || !b.Ready() {
+			t.Errorf("cut at %d: got %q, ready %v", cut, got, b.Ready())
+		}
 	}
-	if b.Done() {
-		t.Error("done before the last chunk was read")
+}
+
+// pieces gives one piece a read, and counts them.
+type pieces struct {
+	left  []string
+	given int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.left) == 0 {
+		return 0, io.EOF
 	}
-	b.Finish()
-	if !b.Done() {
-		t.Error("not done after Finish")
-	}
+	p.given++
+	n := copy(b, p.left[0])
+	p.left = p.left[1:]
+	return n, nil
 }
 
 func TestBodyWriter(t *testing.T) {

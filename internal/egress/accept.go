@@ -1,0 +1,194 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bawn/internal/codes"
+	"bawn/internal/guard"
+	"bawn/internal/ids"
+	"bawn/internal/names"
+	"bawn/internal/netplan"
+	"bawn/internal/verdict"
+)
+
+// A Source says whose connections a listener accepts, and how they come. It is
+// what the kernel says, never what an agent sends.
+type Source struct {
+	Identity ids.Identity
+	Arrival  netplan.Arrival
+	// CheckPeer, where set, reports why a connection is not the agent's. The
+	// uid placement sets it, since others can reach its listener.
+	CheckPeer func(net.Conn) error
+}
+
+// Serve accepts on ln until ctx is done, then closes ln and every connection,
+// waits for their end and returns nil. An error means that ln is of no use.
+func (s *Server) Serve(ctx context.Context, ln net.Listener, src Source) error {
+	t := s.enterTenant(src.Identity)
+	defer s.leaveTenant(t)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	var open sync.WaitGroup
+	err := acceptAll(ctx, ln, func(raw net.Conn) {
+		open.Go(func() { s.serveConn(ctx, raw, src, t) })
+	})
+	ln.Close()
+	cancel()
+	open.Wait()
+	if err != nil {
+		return fmt.Errorf("accepting for %s on %s: %w", src.Identity.Agent, ln.Addr(), err)
+	}
+	return nil
+}
+
+// acceptAll hands each connection to take. What keeps a process from accepting
+// for a while, such as too many open files, is waited out.
+func acceptAll(ctx context.Context, ln net.Listener, take func(net.Conn)) error {
+	for pause := time.Millisecond; ; {
+		raw, err := ln.Accept()
+		switch {
+		case err == nil:
+			pause = time.Millisecond
+			take(raw)
+			continue
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+			pause = min(2*pause, time.Second)
+		}
+	}
+}
+
+// A counter counts up to a bound.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) enter(limit int) bool {
+	if c.n.Add(1) <= int64(limit) {
+		return true
+	}
+	c.n.Add(-1)
+	return false
+}
+
+func (c *counter) leave() { c.n.Add(-1) }
+
+// A conn is one accepted connection.
+type conn struct {
+	s    *Server
+	t    *tenant
+	src  Source
+	ctx  context.Context // ends with the connection
+	flow *flow
+
+	raw net.Conn      // as accepted
+	cl  net.Conn      // where requests come from: raw, or the TLS on it
+	r   *bufio.Reader // of cl
+
+	// The one name and port that this connection is for. Host is zero on an
+	// explicit connection without a tunnel, where each request names its own.
+	host    names.Host
+	port    uint16
+	plain   bool // without TLS
+	arrival guard.Arrival
+	tls     guard.TLSInfo
+
+	x exchange
+}
+
+func (s *Server) serveConn(ctx context.Context, raw net.Conn, src Source, t *tenant) {
+	defer raw.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &conn{s: s, t: t, src: src, ctx: ctx, raw: raw, cl: raw}
+	defer func() { c.cl.Close() }() // TLS says farewell
+	c.x.c = c
+	defer c.rescue()
+	c.flow = s.live.add(c, cancel)
+	defer s.live.remove(c.flow)
+	defer context.AfterFunc(ctx, func() { c.flow.cut(cut{why: "shutdown", detail: "the session or the proxy ends"}) })()
+	s.stage("accepted")
+	if src.CheckPeer != nil {
+		if err := src.CheckPeer(raw); err != nil {
+			c.refuse(verdict.Refuse("accept", codes.PolicyDenied, "not the agent's connection: "+err.Error()), "tcp")
+			return
+		}
+	}
+	if !t.conns.enter(s.lim.Connections) {
+		c.tooMany()
+		return
+	}
+	defer t.conns.leave()
+	c.r = bufio.NewReader(c.cl)
+	switch src.Arrival {
+	case netplan.Explicit:
+		c.explicit()
+	case netplan.Transparent:
+		c.transparent()
+	default:
+		c.refuse(verdict.Refuse("accept", codes.InternalError, "a listener without an arrival"), "tcp")
+	}
+}
+
+// rescue ends one connection after a panic that no request caught.
+func (c *conn) rescue() {
+	if p := recover(); p != nil {
+		c.panicked(p)
+		c.refuse(verdict.Refuse("accept", codes.InternalError, "panic"), "tcp")
+	}
+}
+
+func (c *conn) panicked(p any) {
+	c.s.cfg.Log.Error("panic while serving an agent", "agent", c.src.Identity.Agent, "slot", c.src.Identity.Slot,
+		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+}
+
+// tooMany refuses a connection beyond the agent's bound. A client of the
+// explicit proxy is told so in HTTP, before it has asked; others see a reset.
+func (c *conn) tooMany() {
+	v := verdict.Refuse("accept", codes.ConcurrencyExceeded, "")
+	if c.src.Arrival != netplan.Explicit {
+		c.refuse(v, "tcp")
+		return
+	}
+	c.flow.await(phaseHead)
+	c.x.begin()
+	c.x.q.Close = true
+	c.x.deny(v)
+	c.linger()
+}
+
+// refuse puts a refusal on record that no HTTP answer can carry, and resets the
+// connection.
+func (c *conn) refuse(v verdict.Verdict, proto string) {
+	c.x.begin()
+	c.x.rec.Proto = proto
+	c.x.record(v)
+	c.reset()
+}
+
+// reset makes the close of the connection a reset, so that the client sees a
+// failure and not an end.
+func (c *conn) reset() {
+	if tcp, ok := c.raw.(*net.TCPConn); ok {
+		tcp.SetLinger(0) //nolint:errcheck // the close follows either way
+	}
+	c.raw.Close()
+}

@@ -1,0 +1,170 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"bawn/internal/codes"
+	"bawn/internal/httpwire"
+	"bawn/internal/verdict"
+)
+
+// A denial is the body of a refusal: for the agent's eyes, so it says what to
+// do and nothing of the policy's inside but the rule's id.
+type denial struct {
+	Code        codes.Code `json:"code"`
+	Asked       string     `json:"asked"`
+	Rule        string     `json:"rule"`
+	Why         string     `json:"why"`
+	AskOperator string     `json:"ask_operator"`
+	RequestID   string     `json:"request_id"`
+}
+
+// deny refuses the request, on record, and tells the agent. It reports whether
+// the connection can carry another request.
+func (x *exchange) deny(v verdict.Verdict) (keep bool) {
+	status := codes.StatusOf(v.Why())
+	if x.decided {
+		x.out.Code, x.out.Error = v.Why(), v.Detail
+	} else if err := x.record(v); err == nil {
+		x.c.s.stage("journaled")
+	}
+	if x.answered || x.mute || x.c.flow.wasCut() != nil {
+		x.finish()
+		x.c.reset()
+		return false
+	}
+	x.out.Status = status
+	x.finish()
+	return x.answerDenial(v, status)
+}
+
+// drainable is how much of a refused body is read, so that the connection can
+// be kept.
+const drainable = 64 << 10
+
+func (x *exchange) answerDenial(v verdict.Verdict, status int) (keep bool) {
+	x.answered = true
+	pending := x.q.Framing.HasBody() && !x.taken
+	drain := pending && !x.q.Expect && x.q.Framing.Kind == httpwire.Length && x.q.Framing.Length <= drainable
+	keep = !x.q.Close && (!pending || drain)
+	if _, err := x.c.cl.Write(x.denialBytes(v, status, keep)); err != nil {
+		return false
+	}
+	switch {
+	case keep && drain:
+		var b httpwire.Body
+		b.Reset(x.c.r, x.q.Framing, x.c.s.lim.Wire)
+		x.c.flow.await(phaseBody)
+		_, err := io.Copy(io.Discard, &b)
+		return err == nil
+	case !keep:
+		x.c.linger()
+	}
+	return keep
+}
+
+func (x *exchange) denialBytes(v verdict.Verdict, status int, keep bool) []byte {
+	entry, _ := codes.Lookup(v.Why())
+	body, err := json.Marshal(denial{
+		Code: v.Why(), Asked: x.asked(), Rule: v.Rule,
+		Why: entry.Meaning, AskOperator: entry.Agent, RequestID: x.rec.Request,
+	})
+	if err != nil {
+		body = []byte("{}") // nothing in a denial fails to marshal
+	}
+	body = append(body, '\n')
+	p := httpwire.Response{Status: status, Reason: reason(status), Fields: httpwire.Fields{
+		{Name: "Content-Type", Value: "application/json"},
+		{Name: "Content-Length", Value: strconv.Itoa(len(body))},
+		{Name: "Cache-Control", Value: "no-store"},
+		{Name: "Bawn-Code", Value: string(v.Why())},
+	}}
+	if !keep {
+		p.Fields = append(p.Fields, httpwire.Field{Name: "Connection", Value: "close"})
+	} else if x.q.Minor == 0 {
+		p.Fields = append(p.Fields, httpwire.Field{Name: "Connection", Value: "keep-alive"})
+	}
+	head := httpwire.AppendResponse(nil, &p)
+	if x.q.Method == "HEAD" {
+		return head
+	}
+	return append(head, body...)
+}
+
+// maxAsked bounds what a denial repeats of a request.
+const maxAsked = 512
+
+// asked says what was refused, without the query, as far as it is known.
+func (x *exchange) asked() string {
+	var b strings.Builder
+	b.WriteString(x.q.Method)
+	b.WriteByte(' ')
+	switch {
+	case x.q.Method == "CONNECT" && x.host.IsZero():
+		b.WriteString(x.q.Authority)
+	case x.host.IsZero():
+		target, _, _ := strings.Cut(x.q.Target, "?")
+		b.WriteString(target)
+	case x.q.Method == "CONNECT":
+		b.WriteString(net.JoinHostPort(x.host.String(), strconv.Itoa(int(x.port))))
+	default:
+		b.WriteString(scheme(x.c.plain) + "://" + x.host.String())
+		if x.port != schemePort(x.c.plain) {
+			b.WriteString(":" + strconv.Itoa(int(x.port)))
+		}
+		b.WriteString(x.path)
+	}
+	s := strings.ToValidUTF8(b.String(), "?")
+	if len(s) > maxAsked {
+		s = strings.ToValidUTF8(s[:maxAsked], "") + "..."
+	}
+	return strings.TrimSpace(s)
+}
+
+func reason(status int) string {
+	switch status {
+	case 400:
+		return "Bad Request"
+	case 403:
+		return "Forbidden"
+	case 413:
+		return "Content Too Large"
+	case 415:
+		return "Unsupported Media Type"
+	case 429:
+		return "Too Many Requests"
+	case 431:
+		return "Request Header Fields Too Large"
+	case 500:
+		return "Internal Server Error"
+	case 502:
+		return "Bad Gateway"
+	case 503:
+		return "Service Unavailable"
+	}
+	return "Refused"
+}
+
+// linger ends the connection so that the agent can read the answer: what it
+// still sends is read and thrown away for a while, since a close with unread
+// octets is a reset that may overtake the answer.
+func (c *conn) linger() {
+	if half, ok := c.cl.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite() //nolint:errcheck // the close follows
+	}
+	if half, ok := c.raw.(interface{ CloseWrite() error }); ok && c.cl != c.raw {
+		half.CloseWrite() //nolint:errcheck // the close follows
+	}
+	if err := c.raw.SetReadDeadline(time.Now().Add(c.s.lim.Linger)); err != nil {
+		return
+	}
+	io.Copy(io.Discard, c.raw) //nolint:errcheck // nothing depends on it
+}

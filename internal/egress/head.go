@@ -1,0 +1,251 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"bawn/internal/audit"
+	"bawn/internal/codes"
+	"bawn/internal/guard"
+	"bawn/internal/httpwire"
+	"bawn/internal/ids"
+	"bawn/internal/names"
+	"bawn/internal/policy"
+	"bawn/internal/verdict"
+)
+
+// An exchange is one request on its way, from its head to its outcome. A
+// connection has one, which is used again.
+type exchange struct {
+	c *conn
+	q httpwire.Request
+	p httpwire.Response
+
+	host  names.Host
+	port  uint16
+	path  string // canonical
+	query string // from the question mark on
+	d     policy.Decision
+	body  []byte // that a guard has read; nil: it still comes from the agent
+	start time.Time
+	taken bool // nothing of the body is left on the agent's connection
+	mute  bool // no HTTP answer can be given: a refusal is a reset
+
+	rec     audit.Decision
+	out     audit.Outcome
+	decided bool // an allowing decision is on record, an outcome is due
+
+	down      sync.Mutex // whoever writes an interim response, and:
+	answered  bool       // the final response has begun
+	continued bool       // the agent was told to send its body
+}
+
+// begin makes x ready for what comes of the head in q.
+func (x *exchange) begin() {
+	c := x.c
+	x.start = c.s.cfg.Now()
+	x.host, x.port, x.path, x.query = names.Host{}, 0, "", ""
+	x.d, x.body, x.taken, x.mute = policy.Decision{}, nil, false, false
+	x.decided, x.answered, x.continued = false, false, false
+	x.rec = audit.Decision{
+		Time: x.start, Request: ids.NewRequest(), Identity: c.src.Identity, Arrival: string(c.src.Arrival),
+	}
+	x.out = audit.Outcome{}
+}
+
+// run serves the request whose head has been read. It reports whether the
+// connection can carry another.
+func (x *exchange) run() (keep bool) {
+	defer x.rescue(&keep)
+	if v := x.judge(); !v.Allowed() {
+		return x.deny(v)
+	}
+	up, v := x.upstream()
+	if !v.Allowed() {
+		return x.deny(v)
+	}
+	return x.forward(up)
+}
+
+// rescue turns a panic into the refusal of one request.
+func (x *exchange) rescue(keep *bool) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	*keep = false
+	x.q.Close = true
+	x.c.panicked(p)
+	x.deny(verdict.Refuse("head", codes.InternalError, "panic"))
+}
+
+// judge finds out what the request asks for, whether it may have it, and puts
+// the answer on record if it may.
+func (x *exchange) judge() verdict.Verdict {
+	x.rec.Proto, x.rec.Method, x.rec.Scheme = "http/1.1", x.q.Method, scheme(x.c.plain)
+	x.rec.ALPN = x.c.tls.ALPN
+	x.rec.SNI = x.c.tls.ServerName.String()
+	if v := x.destination(); !v.Allowed() {
+		return v
+	}
+	if v := x.canonical(); !v.Allowed() {
+		return v
+	}
+	x.strip()
+	return x.decide()
+}
+
+// destination settles the one name and port that the request is for, and that
+// its target and its Host say so.
+func (x *exchange) destination() verdict.Verdict {
+	c := x.c
+	x.host, x.port = c.host, c.port
+	v := x.targetAgrees()
+	switch {
+	case !v.Allowed():
+		return v
+	case !x.q.HasHost:
+		return verdict.Refuse("name", codes.HostHeaderInvalid, "no Host field")
+	case !hostAgrees(x.q.Host, x.host, x.port, c.plain):
+		x.rec.Asked = x.q.Host
+		return verdict.Refuse("name", codes.HostHeaderInvalid, "Host names another host or port")
+	}
+	if host := canonicalHost(x.q.Host, x.host); host != x.q.Host {
+		x.rec.Asked = x.q.Host
+		if err := x.q.Fields.Set("Host", host); err != nil {
+			return verdict.Refuse("name", codes.HostHeaderInvalid, err.Error())
+		}
+	}
+	return allowed
+}
+
+// targetAgrees reads the name in the target, if there is one. In a tunnel it
+// has to be the tunnel's; elsewhere it is what the request is for.
+func (x *exchange) targetAgrees() verdict.Verdict {
+	tunnel := !x.c.host.IsZero()
+	switch {
+	case x.q.Method == "CONNECT":
+		return verdict.Refuse("head", codes.MethodNotAllowed, "CONNECT inside a connection to one host")
+	case x.q.Form == httpwire.Absolute:
+	case tunnel:
+		return allowed
+	default:
+		return verdict.Refuse("head", codes.TargetInvalid, "a request to a proxy whose target names no host")
+	}
+	plain := x.q.Scheme == "http"
+	host, port, v := authority(x.q.Authority, schemePort(plain))
+	switch {
+	case tunnel && (!v.Allowed() || host != x.host || port != x.port || plain != x.c.plain):
+		x.rec.Asked = x.q.Authority
+		return verdict.Refuse("name", codes.AuthorityMismatch, "the target names another host, port or scheme")
+	case tunnel:
+		return allowed
+	}
+	x.host, x.port = host, port
+	x.rec.Asked = differs(x.q.Authority, host.String())
+	if v.Allowed() && !plain {
+		return verdict.Refuse("name", codes.PlainHTTPDenied, "a request for https that came without TLS")
+	}
+	return v
+}
+
+// canonical brings the target into its one form.
+func (x *exchange) canonical() verdict.Verdict {
+	if x.q.Form == httpwire.Asterisk {
+		return verdict.Refuse("head", codes.TargetInvalid, "the target * is about no path")
+	}
+	path, query, err := httpwire.CanonicalTarget(x.q.PathQuery)
+	if err != nil {
+		return badHead(err)
+	}
+	x.path, x.query = path, query
+	x.rec.Path = path
+	if query != "" {
+		x.rec.Query = audit.QueryHash(query)
+	}
+	return allowed
+}
+
+func badHead(err error) verdict.Verdict {
+	if e, ok := errors.AsType[*httpwire.Error](err); ok {
+		return verdict.Refuse("head", e.Code, e.Detail)
+	}
+	return verdict.Refuse("head", codes.ProtocolError, err.Error())
+}
+
+// revisions is how often a request is judged anew because the policy changed
+// while it was judged.
+const revisions = 5
+
+// decide judges the request by the policy in force, guards included, puts the
+// decision on record, and makes sure that this policy is still in force then.
+func (x *exchange) decide() verdict.Verdict {
+	for range revisions {
+		p, revision, v := x.c.s.cfg.Policies.Current()
+		x.rec.Revision = revision
+		if !v.Allowed() {
+			return v
+		}
+		if v := x.ask(p); !v.Allowed() {
+			return v
+		}
+		if v, again := x.commit(revision); !again {
+			return v
+		}
+	}
+	return verdict.Refuse("journal", codes.LeaseLapsed, "the policy changed again and again")
+}
+
+// ask asks rules and guards.
+func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
+	c := x.c
+	query := policy.Query{
+		Host: x.host, Port: x.port, Plain: c.plain,
+		Method: x.q.Method, Path: x.path, WebSocket: isWebSocket(x.q.Upgrade),
+	}
+	x.d = p.Agent(c.src.Identity.Agent).Request(query, x.start)
+	if !x.d.Verdict.Allowed() {
+		return x.d.Verdict
+	}
+	if query.WebSocket {
+		return verdict.Refuse("head", codes.UpgradeDenied, "this build carries no WebSockets")
+	}
+	x.rec.Inspect = policy.InspectFull.String()
+	if len(x.d.Guards) > 0 {
+		if v := x.guards(); !v.Allowed() {
+			return v
+		}
+	}
+	c.s.stage("judged")
+	c.flow.stands(stand{host: x.host, port: x.port, request: true, query: query, guards: x.d.Guards})
+	return x.d.Verdict
+}
+
+// isWebSocket reports whether an Upgrade field asks for a WebSocket, among
+// whatever else. Every other upgrade is left out and the request goes on
+// without it.
+func isWebSocket(upgrade string) bool {
+	for more := upgrade != ""; more; {
+		var one string
+		one, upgrade, more = strings.Cut(upgrade, ",")
+		name, _, _ := strings.Cut(strings.TrimSpace(one), "/")
+		if strings.EqualFold(name, "websocket") {
+			return true
+		}
+	}
+	return false
+}
+
+// viewed is the request as guards see it.
+func (x *exchange) viewed() *guard.Request {
+	return &guard.Request{
+		Arrival: x.c.arrival, Name: x.host, Port: x.port, TLS: x.c.tls,
+		Method: x.q.Method, Path: x.path, Query: x.query, Header: x.q.Fields,
+		HasBody: x.q.Framing.HasBody(), Body: x.body, Revision: x.rec.Revision,
+	}
+}

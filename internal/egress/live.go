@@ -1,0 +1,335 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bawn/internal/codes"
+	"bawn/internal/guard"
+	"bawn/internal/names"
+	"bawn/internal/policy"
+	"bawn/internal/verdict"
+)
+
+const (
+	sweepEvery = 250 * time.Millisecond
+	// rejudgeEvery is how many sweeps pass between two judgements of all that
+	// is open. A change of policy does not wait for it; rules that expire do.
+	rejudgeEvery = 2
+)
+
+// live is everything that is open, and the one goroutine that bounds it in
+// time and judges it again. It takes the place of a timer for each read and
+// write, which a request would pay for.
+type live struct {
+	s       *Server
+	started time.Time
+	clock   atomic.Int64 // nanoseconds since started, as of the last sweep
+	idle    atomic.Int64 // upstream connections that wait; each began to while a flow was open
+
+	mu       sync.Mutex
+	flows    map[*flow]struct{}
+	sweeping bool
+}
+
+func (l *live) init(s *Server) {
+	l.s, l.started, l.flows = s, time.Now(), map[*flow]struct{}{}
+}
+
+// tick brings the clock up to date.
+func (l *live) tick() time.Duration {
+	now := time.Since(l.started)
+	l.clock.Store(int64(now))
+	return now
+}
+
+// A flow is one accepted connection as the sweep sees it.
+type flow struct {
+	l        *live
+	agent    string
+	client   socket
+	cancel   context.CancelFunc
+	deadline atomic.Int64 // on live.clock; 0: none
+	phase    atomic.Uint32
+	secure   atomic.Bool // TLS with the agent has begun
+
+	mu    sync.Mutex
+	stand stand
+	up    net.Conn // to be closed as well
+	ended *cut
+}
+
+// A stand is what a flow has been allowed and stands on. The zero stand, of a
+// connection that has asked for nothing yet, cannot be taken back.
+type stand struct {
+	host    names.Host
+	port    uint16
+	request bool         // query and guards count
+	query   policy.Query // as it was allowed
+	guards  guard.Chain  // that it has passed
+	inspect policy.Inspect
+	upAddr  netip.Addr // that was dialled
+}
+
+// A cut is why Bawn ended a flow.
+type cut struct {
+	code   codes.Code
+	why    string // policy, lease, limit, shutdown; empty: the agent went away
+	detail string
+}
+
+// What a flow waits for.
+const (
+	phaseIdle uint32 = iota
+	phaseHandshake
+	phaseHead
+	phaseUpstream
+	phaseResponse
+	phaseBody
+	phaseSplice
+)
+
+var phaseNames = [...]string{
+	phaseIdle:      "the next request",
+	phaseHandshake: "the TLS handshake",
+	phaseHead:      "the end of a head",
+	phaseUpstream:  "the upstream connection",
+	phaseResponse:  "the response",
+	phaseBody:      "the rest of a body",
+	phaseSplice:    "either end",
+}
+
+func (l *live) add(c *conn, cancel context.CancelFunc) *flow {
+	f := &flow{l: l, agent: c.src.Identity.Agent, client: socketOf(c.raw), cancel: cancel}
+	l.tick()
+	f.await(phaseHead)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flows[f] = struct{}{}
+	l.wake()
+	return f
+}
+
+func (l *live) remove(f *flow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.flows, f)
+}
+
+// wake starts the sweep unless it runs. The caller holds mu.
+func (l *live) wake() {
+	if !l.sweeping {
+		l.sweeping = true
+		go l.sweep()
+	}
+}
+
+// sweep runs while anything is open.
+func (l *live) sweep() {
+	timer := time.NewTicker(sweepEvery)
+	defer timer.Stop()
+	for n := 1; ; n++ {
+		changed := l.s.cfg.Policies.Changed()
+		flows := l.snapshot()
+		if flows == nil {
+			return
+		}
+		now := l.tick()
+		for _, f := range flows {
+			f.check(now)
+		}
+		if n%rejudgeEvery == 0 {
+			l.rejudge(flows)
+		}
+		for _, t := range l.s.allTenants() {
+			t.pool.expire(now - l.s.lim.IdleUpstream)
+		}
+		select {
+		case <-timer.C:
+		case <-changed:
+			l.policyChanged()
+		}
+	}
+}
+
+// snapshot returns the open flows; nil, and the sweep has ended, if nothing is
+// open.
+func (l *live) snapshot() []*flow {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.flows) == 0 && l.idle.Load() == 0 {
+		l.sweeping = false
+		return nil
+	}
+	flows := make([]*flow, 0, len(l.flows))
+	for f := range l.flows {
+		flows = append(flows, f)
+	}
+	return flows
+}
+
+// policyChanged judges every flow by the new policy, and closes the upstream
+// connections that wait: they were opened under the old one.
+func (l *live) policyChanged() {
+	l.mu.Lock()
+	flows := make([]*flow, 0, len(l.flows))
+	for f := range l.flows {
+		flows = append(flows, f)
+	}
+	l.mu.Unlock()
+	l.rejudge(flows)
+	for _, t := range l.s.allTenants() {
+		t.pool.drain()
+	}
+}
+
+func (l *live) rejudge(flows []*flow) {
+	p, _, v := l.s.cfg.Policies.Current()
+	now := l.s.cfg.Now()
+	for _, f := range flows {
+		st := f.standing()
+		switch {
+		case st.host.IsZero():
+		case !v.Allowed():
+			f.cut(cut{code: v.Why(), why: "lease", detail: v.Detail})
+		default:
+			if v := l.s.still(p.Agent(f.agent), &st, now); !v.Allowed() {
+				f.cut(cut{code: v.Why(), why: "policy", detail: v.Detail})
+			}
+		}
+	}
+}
+
+// still judges a flow again: may it go on as it is?
+func (s *Server) still(a *policy.Agent, st *stand, now time.Time) verdict.Verdict {
+	var d policy.Decision
+	if st.request {
+		d = a.Request(st.query, now)
+	} else {
+		d = a.Name(st.host, st.port, now)
+	}
+	switch {
+	case !d.Verdict.Allowed():
+		return d.Verdict
+	case d.Inspect < st.inspect:
+		return verdict.Refuse("name", codes.PolicyDenied, "the connection would have to be inspected now")
+	}
+	for _, step := range d.Guards {
+		if !passed(st.guards, step.Name) {
+			return verdict.Refuse("guard", codes.PolicyDenied, "guard "+step.Name+" has not seen the request")
+		}
+	}
+	if st.upAddr.IsValid() {
+		if detail, ok := s.vet(d).Check(st.upAddr); !ok {
+			return verdict.Refuse("resolve", codes.AddressNotPublic, detail)
+		}
+	}
+	return d.Verdict
+}
+
+func passed(chain guard.Chain, name string) bool {
+	for i := range chain {
+		if chain[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// await says what the flow waits for now, which sets how long it may.
+func (f *flow) await(phase uint32) {
+	f.phase.Store(phase)
+	limit := f.l.s.limitOf(phase)
+	if limit == 0 {
+		f.deadline.Store(0)
+		return
+	}
+	f.deadline.Store(f.l.clock.Load() + int64(limit+sweepEvery))
+}
+
+func (s *Server) limitOf(phase uint32) time.Duration {
+	switch phase {
+	case phaseIdle:
+		return s.lim.Idle
+	case phaseHandshake:
+		return s.lim.Handshake
+	case phaseHead:
+		return s.lim.Head
+	case phaseUpstream:
+		return s.lim.Resolve + s.lim.Dial
+	case phaseResponse:
+		return s.lim.Response
+	case phaseBody:
+		return s.lim.Stall
+	}
+	return 0 // a splice ends when one of its ends does
+}
+
+// check bounds the flow in time, and notices that the agent went away while it
+// waited for the upstream.
+func (f *flow) check(now time.Duration) {
+	phase := f.phase.Load()
+	if d := f.deadline.Load(); d != 0 && int64(now) > d {
+		f.cut(cut{why: "limit", detail: "waited too long for " + phaseNames[phase]})
+		return
+	}
+	if (phase == phaseUpstream || phase == phaseResponse) && f.client.gone(!f.secure.Load()) {
+		f.cut(cut{detail: "the agent closed the connection"})
+	}
+}
+
+// stands says what the flow stands on from now.
+func (f *flow) stands(st stand) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stand = st
+}
+
+func (f *flow) standing() stand {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stand
+}
+
+// join makes up share the flow's fate; nil parts it. It reports false if the
+// flow has ended already: then up is the caller's to close.
+func (f *flow) join(up net.Conn, a netip.Addr) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended != nil && up != nil {
+		return false
+	}
+	f.up, f.stand.upAddr = up, a
+	return true
+}
+
+// cut ends the flow. The first reason stays.
+func (f *flow) cut(why cut) {
+	f.mu.Lock()
+	if f.ended != nil {
+		f.mu.Unlock()
+		return
+	}
+	f.ended = &why
+	up := f.up
+	f.mu.Unlock()
+	f.cancel()
+	f.client.conn.Close()
+	if up != nil {
+		up.Close()
+	}
+}
+
+// wasCut returns why the flow was cut, nil if it was not.
+func (f *flow) wasCut() *cut {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
+}

@@ -1,0 +1,237 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"bawn/internal/addr"
+	"bawn/internal/audit"
+	"bawn/internal/httpwire"
+	"bawn/internal/ids"
+	"bawn/internal/names"
+	"bawn/internal/policy"
+	"bawn/internal/verdict"
+)
+
+// Policies gives the policy in force and its revision, or the refusal that
+// stands for it, and a channel that is closed when that has changed.
+type Policies interface {
+	Current() (*policy.Policy, uint64, verdict.Verdict)
+	Changed() <-chan struct{}
+}
+
+// A Recorder puts decisions on record before they are acted on. After an error
+// of Decide the request is refused.
+type Recorder interface {
+	Decide(*audit.Decision) error
+	Outcome(*audit.Outcome) error
+}
+
+// Names says which name an address stands for that the agent's resolver gave
+// it.
+type Names interface {
+	Name(agent string, a netip.Addr) (names.Host, bool)
+}
+
+// A Resolver asks the configured name servers for the addresses of a name.
+type Resolver interface {
+	Lookup(ctx context.Context, host names.Host) ([]netip.Addr, error)
+}
+
+// A Minter makes the certificates that agents see.
+type Minter interface {
+	Certificate(name string) (*tls.Certificate, error)
+}
+
+// A Dialer connects to an address. It calls check with the address that the
+// socket is about to be connected to, and connects only if that returns nil.
+type Dialer interface {
+	Dial(ctx context.Context, to netip.AddrPort, check func(netip.AddrPort) error) (net.Conn, error)
+}
+
+// A Config is what a Server is made of. Policies, Recorder, Resolver and
+// Minter must be set.
+type Config struct {
+	Policies Policies
+	Recorder Recorder
+	Resolver Resolver
+	Minter   Minter
+	Names    Names           // nil: redirected connections are refused
+	Dialer   Dialer          // nil: the host's network
+	Roots    *x509.CertPool  // that upstreams are verified by; nil: the system's
+	Vet      func() addr.Vet // the host's own addresses and ranges; nil: public addresses only
+
+	// OriginalDst says where a redirected connection went; nil asks the kernel.
+	OriginalDst func(net.Conn) (netip.AddrPort, error)
+
+	Limits Limits
+	Log    *slog.Logger     // nil: none
+	Now    func() time.Time // nil: time.Now
+
+	// Stages is called when a connection or request reaches a stage: accepted,
+	// judged, journaled, resolved, dialled, first_byte, outcome. Tests stop or
+	// kill the process there. nil in production.
+	Stages func(stage string)
+}
+
+// Limits bound what one agent may use. A zero field means its default.
+type Limits struct {
+	Connections int // open connections of one lease; 256
+
+	Handshake time.Duration // from accept, or the CONNECT, to the end of TLS; 15 s
+	Idle      time.Duration // of a connection between requests; 5 min
+	Head      time.Duration // from the first octet of a head to its last; 30 s
+	Resolve   time.Duration // 10 s
+	Dial      time.Duration // for all addresses of a name, TLS included; 15 s
+	Response  time.Duration // from the request to the response; 15 min
+	Stall     time.Duration // a body that does not move; 15 min
+	Continue  time.Duration // how long the upstream's 100 is waited for before the agent gets one anyway; 300 ms
+	Linger    time.Duration // for an agent to read an answer that came before its request ended; 2 s
+
+	IdleUpstream time.Duration // of an upstream connection between requests; 90 s
+	IdlePerHost  int           // upstream connections that wait, for one rule, name and port; 8
+
+	GuardBody int64 // octets of a body that a guard asks for; 10 MiB
+	Wire      httpwire.Limits
+}
+
+func (l Limits) orDefault() Limits {
+	or(&l.Connections, 256)
+	or(&l.Handshake, 15*time.Second)
+	or(&l.Idle, 5*time.Minute)
+	or(&l.Head, 30*time.Second)
+	or(&l.Resolve, 10*time.Second)
+	or(&l.Dial, 15*time.Second)
+	or(&l.Response, 15*time.Minute)
+	or(&l.Stall, 15*time.Minute)
+	or(&l.Continue, 300*time.Millisecond)
+	or(&l.Linger, 2*time.Second)
+	or(&l.IdleUpstream, 90*time.Second)
+	or(&l.IdlePerHost, 8)
+	or(&l.GuardBody, 10<<20)
+	return l
+}
+
+func or[T comparable](have *T, otherwise T) {
+	var zero T
+	if *have == zero {
+		*have = otherwise
+	}
+}
+
+// A Server serves the connections of agents. It may be used by many
+// goroutines.
+type Server struct {
+	cfg     Config
+	lim     Limits
+	tlsDown *tls.Config
+	tlsUp   *tls.Config
+	buffers sync.Pool
+	live    live
+
+	mu      sync.Mutex
+	tenants map[leaseKey]*tenant
+}
+
+// New returns a Server. It serves nothing until [Server.Serve] is called.
+func New(cfg Config) *Server {
+	if cfg.Dialer == nil {
+		cfg.Dialer = NetDialer{}
+	}
+	if cfg.Vet == nil {
+		cfg.Vet = func() addr.Vet { return addr.Vet{} }
+	}
+	if cfg.OriginalDst == nil {
+		cfg.OriginalDst = originalDst
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	s := &Server{cfg: cfg, lim: cfg.Limits.orDefault(), tenants: map[leaseKey]*tenant{}}
+	s.buffers.New = func() any { return newBuffers() }
+	s.tlsDown = s.downConfig()
+	s.tlsUp = &tls.Config{
+		RootCAs:                     cfg.Roots,
+		MinVersion:                  tls.VersionTLS12,
+		NextProtos:                  []string{"http/1.1"},
+		DynamicRecordSizingDisabled: true,
+	}
+	s.live.init(s)
+	return s
+}
+
+func (s *Server) stage(name string) {
+	if s.cfg.Stages != nil {
+		s.cfg.Stages(name)
+	}
+}
+
+// A leaseKey is what never repeats: slots and names do.
+type leaseKey struct {
+	slot int
+	gen  ids.Generation
+}
+
+// A tenant is one lease's share of a Server: what its connections, on all of
+// its listeners, have in common and share with no other.
+type tenant struct {
+	key   leaseKey
+	uses  int // calls of Serve; guarded by Server.mu
+	conns counter
+	pool  pool
+	tlsUp *tls.Config // with the lease's own session tickets
+}
+
+// sessionTickets is how many upstream TLS sessions a lease may resume.
+const sessionTickets = 64
+
+func (s *Server) enterTenant(id ids.Identity) *tenant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := leaseKey{id.Slot, id.Gen}
+	t := s.tenants[key]
+	if t == nil {
+		t = &tenant{key: key, tlsUp: s.tlsUp.Clone()}
+		t.tlsUp.ClientSessionCache = tls.NewLRUClientSessionCache(sessionTickets)
+		t.pool.init(s)
+		s.tenants[key] = t
+	}
+	t.uses++
+	return t
+}
+
+func (s *Server) leaveTenant(t *tenant) {
+	s.mu.Lock()
+	t.uses--
+	last := t.uses == 0
+	if last {
+		delete(s.tenants, t.key)
+	}
+	s.mu.Unlock()
+	if last {
+		t.pool.close()
+	}
+}
+
+// allTenants returns those that are served now.
+func (s *Server) allTenants() []*tenant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*tenant, 0, len(s.tenants))
+	for _, t := range s.tenants {
+		all = append(all, t)
+	}
+	return all
+}

@@ -1,0 +1,34 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"net"
+	"syscall"
+)
+
+// A socket is what can be asked of the kernel about a connection. Connections
+// in memory have no kernel to ask, and answer as if all were well.
+type socket struct {
+	conn net.Conn
+	raw  syscall.RawConn
+}
+
+func socketOf(c net.Conn) socket {
+	s := socket{conn: c}
+	if sc, ok := c.(syscall.Conn); ok {
+		s.raw, _ = sc.SyscallConn()
+	}
+	return s
+}
+
+// gone reports whether the peer has closed the connection. With mayEnd a peer
+// that only ended what it sends, as some simple clients do behind a request
+// without TLS, still waits for the response; a close looks the same until the
+// response finds nobody.
+func (s *socket) gone(mayEnd bool) bool { return s.raw != nil && peerGone(s.raw, mayEnd) }
+
+// usable reports whether a connection on which nothing is expected is open and
+// silent.
+func (s *socket) usable() bool { return s.raw == nil || silent(s.raw) }

@@ -1,0 +1,22 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package egress
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"syscall"
+)
+
+func peerGone(syscall.RawConn, bool) bool { return false }
+
+func silent(syscall.RawConn) bool { return true }
+
+var errUnsupported = errors.New("no redirected connections on " + runtime.GOOS)
+
+func originalDst(net.Conn) (netip.AddrPort, error) { return netip.AddrPort{}, errUnsupported }
