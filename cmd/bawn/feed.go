@@ -110,7 +110,7 @@ func (f *feed) serveSocket(ctx context.Context, serving *sync.WaitGroup, a netda
 		if err != nil {
 			return err
 		}
-		serving.Go(func() { f.ended(f.dns.ServeUDP(ctx, c, a.Identity)) })
+		serving.Go(func() { f.ended(f.dns.ServeUDP(ctx, c, resolver.Source{Identity: a.Identity})) })
 		return nil
 	}
 	l, err := net.FileListener(file)
@@ -118,7 +118,7 @@ func (f *feed) serveSocket(ctx context.Context, serving *sync.WaitGroup, a netda
 		return err
 	}
 	if sock.Arrival == netplan.DNS {
-		serving.Go(func() { f.ended(f.dns.ServeTCP(ctx, l, a.Identity)) })
+		serving.Go(func() { f.ended(f.dns.ServeTCP(ctx, l, resolver.Source{Identity: a.Identity})) })
 		return nil
 	}
 	src := egress.Source{Identity: a.Identity, Arrival: sock.Arrival}

@@ -6,11 +6,13 @@ package main
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -44,6 +46,7 @@ func (a *app) proxyCommand() *cobra.Command {
 				return err
 			}
 			defer p.journal.Close()
+			defer p.table.Close()
 			return p.run(cmd.Context())
 		},
 	}
@@ -80,7 +83,7 @@ func (a *app) newProxy(ctx context.Context) (*proxy, error) {
 		return nil, err
 	}
 	p.lease = lease.New(p.admin, "proxy", p.log)
-	if p.table, err = resolver.OpenTable(p.paths.State("proxy")); err != nil {
+	if p.table, err = openTable(p.paths); err != nil {
 		return nil, err
 	}
 	if err := p.firstIntermediate(ctx); err != nil {
@@ -91,6 +94,15 @@ func (a *app) newProxy(ctx context.Context) (*proxy, error) {
 	}
 	p.wire(servers, roots)
 	return p, nil
+}
+
+// openTable opens the synthetic addresses that agents were given.
+func openTable(p config.Paths) (*resolver.Table, error) {
+	dir := filepath.Join(p.State("proxy"), "names")
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("making %s: %w", dir, err)
+	}
+	return resolver.OpenTable(dir, 0)
 }
 
 // wire is the one place where the planes meet.
@@ -106,7 +118,7 @@ func (p *proxy) wire(servers []netip.AddrPort, roots *x509.CertPool) {
 		Log:      p.log,
 		Stages:   stages(),
 	})
-	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.journal, Table: p.table, Log: p.log})
+	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.journal, Addresses: p.table, Log: p.log})
 	p.feed = &feed{sock: p.paths.NetdSock(), log: p.log, egress: p.egress, dns: p.dns}
 }
 
