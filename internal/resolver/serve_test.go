@@ -263,3 +263,23 @@ func TestServeEndsWithItsListener(t *testing.T) {
 		}
 	}
 }
+
+// TestARealStubUnderstands: Go's own stub resolver, which asks for A and AAAA
+// together, takes the answers as they are meant.
+func TestARealStubUnderstands(t *testing.T) {
+	d := newDesk(t)
+	for _, network := range []string{"udp", "tcp"} {
+		addr := start(t, d, network, resolver.Limits{})
+		stub := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var dialer net.Dialer
+			return dialer.DialContext(ctx, network, addr)
+		}}
+		got, err := stub.LookupNetIP(t.Context(), "ip", "ok.example.")
+		if err != nil || len(got) != 1 || got[0].Unmap().String() != "198.18.1.1" {
+			t.Errorf("%s: %v, %v", network, got, err)
+		}
+		if got, err := stub.LookupNetIP(t.Context(), "ip", "evil.example."); err == nil {
+			t.Errorf("%s: a refused name has %v", network, got)
+		}
+	}
+}
