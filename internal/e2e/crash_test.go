@@ -109,7 +109,7 @@ func stages() []string {
 func TestI7DeathAtEachStageLosesNoRecord(t *testing.T) {
 	h := bootWith(t, operator.Options{Binary: built.failing(t)})
 	h.agents(t)
-	h.apply(t, policy)
+	h.apply(t, usual)
 	for _, stage := range stages() {
 		for _, what := range []string{"proxy killed", "proxy stopped", "admin killed", "netd killed"} {
 			t.Run(stage+" "+what, func(t *testing.T) { h.atStage(t, stage, what) })

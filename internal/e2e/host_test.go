@@ -18,9 +18,9 @@ import (
 	"bawn/internal/world/operator"
 )
 
-// policy allows what the tests use. "dev" is held in a namespace of its own,
+// usual is the policy that allows what the tests use. "dev" is held in a namespace of its own,
 // "guest" in the host's network.
-const policy = `version: 1
+const usual = `version: 1
 profiles:
   coder:
     rules:
@@ -49,7 +49,7 @@ agents:
   guest: {profile: coder}
 `
 
-// placements maps each placement to the agent of policy that is held so.
+// placements maps each placement to the agent of usual that is held so.
 func placements() map[string]string { return map[string]string{"netns": "dev", "uid": "guest"} }
 
 // A host is a world in which Bawn runs.
@@ -63,7 +63,7 @@ func boot(t *testing.T) *host {
 	t.Helper()
 	h := bootWith(t, operator.Options{Binary: built.bawn(t)})
 	h.agents(t)
-	h.apply(t, policy)
+	h.apply(t, usual)
 	return h
 }
 
@@ -115,8 +115,10 @@ func (h *host) clients(t *testing.T) {
 		t.Fatal(err)
 	}
 	// CopyFS keeps no execute bit of what was built.
-	if err := os.Chmod(h.w.Host.File("/opt/clients/goclient.bin"), 0o755); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"goclient.bin", "rawclient.bin"} {
+		if err := os.Chmod(h.w.Host.File("/opt/clients/"+name), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -215,7 +217,7 @@ func (h *host) evil(t *testing.T) (found []string) {
 }
 
 // strangers lists the questions to the resolver for names that no rule of
-// policy covers.
+// the usual policy covers.
 func (h *host) strangers(t *testing.T) (found []string) {
 	t.Helper()
 	queries, err := h.w.DNS.Queries()
@@ -223,7 +225,7 @@ func (h *host) strangers(t *testing.T) (found []string) {
 		t.Fatal(err)
 	}
 	for _, q := range queries {
-		if !strings.Contains(policy, "host: "+q.Name+"\n") {
+		if !strings.Contains(usual, "host: "+q.Name+"\n") {
 			found = append(found, q.String())
 		}
 	}

@@ -84,8 +84,10 @@ func (f *fixtures) clients(t *testing.T) string {
 		if err := os.CopyFS(to, os.DirFS("testdata/clients")); err != nil {
 			return err
 		}
-		if err := goBuild(filepath.Join(to, "goclient.bin"), "./testdata/clients/goclient"); err != nil {
-			return err
+		for _, name := range []string{"goclient", "rawclient"} {
+			if err := goBuild(filepath.Join(to, name+".bin"), "./testdata/clients/"+name); err != nil {
+				return err
+			}
 		}
 		return undici(to)
 	})

@@ -57,6 +57,7 @@ agents:
 func TestI4OneName(t *testing.T) {
 	h := boot(t)
 	h.clients(t)
+	session := h.rawSession(t, "dev")
 	api, evil := h.w.Names.API, h.w.Names.Evil
 	get := func(host string) string {
 		return "GET /one HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"
@@ -86,21 +87,20 @@ func TestI4OneName(t *testing.T) {
 			if err := h.w.Upstream.Forget(); err != nil {
 				t.Fatal(err)
 			}
-			head := "CONNECT " + c.authority + " HTTP/1.1\r\nHost: " + c.authority + "\r\n\r\n"
-			a := h.raw(t, "dev", job{Connect: &head, SNI: &c.sni, Send: get(c.host)})[0]
+			a := session.do(t, job{Connect: connectHead(c.authority), SNI: &c.sni, Send: []byte(get(c.host))})
 			got, err := h.w.Upstream.Requests("")
 			if err != nil {
 				t.Fatal(err)
 			}
 			switch {
 			case c.code == "" && (a.status() != "200" || len(got) != 1):
-				t.Errorf("refused: %+v", a)
+				t.Errorf("refused: %s", a)
 			case c.code == "" && (got[0].SNI != api || got[0].Host != api):
 				t.Errorf("went up as SNI %s, Host %s", got[0].SNI, got[0].Host)
 			case c.code != "" && len(got) > 0:
 				t.Errorf("went up: %q", got[0].Head)
 			case c.code != "" && a.code() != c.code && !(c.code == "sni_mismatch" && h.lastCode(t) == c.code):
-				t.Errorf("code %q (record %s), want %s: %+v", a.code(), h.lastCode(t), c.code, a)
+				t.Errorf("code %q (record %s), want %s: %s", a.code(), h.lastCode(t), c.code, a)
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func TestI6ANameThatTurnsPrivateIsRefusedThen(t *testing.T) {
 
 func TestI6PrivateTargetsNeedTheRulesAddresses(t *testing.T) {
 	h := boot(t)
-	h.apply(t, strings.Replace(policy, "      - host: models.corp.example\n", "      - host: models.corp.example\n        addresses: [10.0.0.0/24]\n", 1))
+	h.apply(t, strings.Replace(usual, "      - host: models.corp.example\n", "      - host: models.corp.example\n        addresses: [10.0.0.0/24]\n", 1))
 	path := "/" + token()
 	if status, code := h.curl(t, "dev", "https://"+h.w.Names.LAN+path); status != "200" {
 		t.Errorf("status %s, code %s", status, code)

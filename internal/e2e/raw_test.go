@@ -7,33 +7,36 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 )
 
-// A job is one connection that an agent makes, byte by byte.
+// A job is one connection that an agent makes, byte by byte; see
+// testdata/clients/rawclient.
 type job struct {
-	Connect *string `json:"connect,omitempty"` // head of the CONNECT; nil: none
-	To      []any   `json:"to,omitempty"`      // host and port instead of the proxy
-	SNI     *string `json:"sni,omitempty"`     // name in TLS, "" for none; nil: no TLS
-	Send    string  `json:"send"`
-	Half    bool    `json:"half,omitempty"` // end our half of the connection after sending
+	To      string
+	Connect []byte
+	SNI     *string
+	Send    []byte
 }
 
 // An answer is what came back.
 type answer struct {
-	Connect string `json:"connect"` // head of the proxy's answer, and its body if it refused
-	Got     string `json:"got"`
-	Error   string `json:"error"`
+	Connect []byte
+	Got     []byte
+	Error   string
+	Issuer  string
 }
 
 // status is the first status code that the agent was told after CONNECT, or
 // at CONNECT where that was refused; "" for none.
 func (a answer) status() string {
-	for _, s := range []string{a.Got, a.Connect} {
-		if len(s) > 12 && strings.HasPrefix(s, "HTTP/1.1 ") {
-			return s[9:12]
+	for _, s := range [][]byte{a.Got, a.Connect} {
+		if len(s) > 12 && bytes.HasPrefix(s, []byte("HTTP/1.1 ")) {
+			return string(s[9:12])
 		}
 	}
 	return ""
@@ -41,8 +44,8 @@ func (a answer) status() string {
 
 // code is the code of the refusal.
 func (a answer) code() string {
-	for _, s := range []string{a.Got, a.Connect} {
-		for line := range strings.SplitSeq(s, "\r\n") {
+	for _, s := range [][]byte{a.Got, a.Connect} {
+		for line := range strings.SplitSeq(string(s), "\r\n") {
 			if name, value, ok := strings.Cut(line, ":"); ok && strings.EqualFold(name, "Bawn-Code") {
 				return strings.TrimSpace(value)
 			}
@@ -51,36 +54,71 @@ func (a answer) code() string {
 	return ""
 }
 
-// tunnelled is a job that sends bytes inside TLS within a tunnel to host.
-func tunnelled(host, send string) job {
-	connect := "CONNECT " + host + ":443 HTTP/1.1\r\nHost: " + host + ":443\r\n\r\n"
-	return job{Connect: &connect, SNI: &host, Send: send}
+// String gives the form that test failures print.
+func (a answer) String() string {
+	return fmt.Sprintf("CONNECT answered %.300q, then %.300q (%s)", a.Connect, a.Got, a.Error)
 }
 
-// raw runs jobs as the agent, one after the other.
-func (h *host) raw(t *testing.T, agent string, jobs ...job) []answer {
+// connectHead is a CONNECT as clients write it.
+func connectHead(authority string) []byte {
+	return []byte("CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority + "\r\n\r\n")
+}
+
+// tunnelled is a job that sends bytes inside TLS within a tunnel to host.
+func tunnelled(host, send string) job {
+	return job{Connect: connectHead(host + ":443"), SNI: &host, Send: []byte(send)}
+}
+
+// A rawSession is a session in which jobs run one after the other.
+type rawSession struct {
+	in  *json.Encoder
+	out *json.Decoder
+	end func()
+}
+
+// rawSession opens one for the agent.
+func (h *host) rawSession(t *testing.T, agent string) *rawSession {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	var text bytes.Buffer
-	for _, j := range jobs {
-		if err := json.NewEncoder(&text).Encode(j); err != nil {
-			t.Fatal(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := h.session(ctx, agent, "/opt/clients/rawclient.bin")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &rawSession{in: json.NewEncoder(stdin), out: json.NewDecoder(stdout)}
+	s.end = func() {
+		_ = stdin.Close()
+		late := time.AfterFunc(10*time.Second, cancel)
+		defer late.Stop()
+		_, _ = io.Copy(io.Discard, stdout)
+		_ = cmd.Wait()
+		cancel()
+		if stderr.Len() > 0 {
+			t.Logf("session of %s: %s", agent, stderr.String())
 		}
 	}
-	cmd := h.session(ctx, agent, "/usr/bin/python3", "/opt/clients/raw_client.py")
-	cmd.Stdin = &text
-	r := finish(t, cmd)
-	var answers []answer
-	for line := range strings.Lines(r.out) {
-		var a answer
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatalf("raw client printed %q: %v", line, err)
-		}
-		answers = append(answers, a)
+	t.Cleanup(s.end)
+	return s
+}
+
+// do runs one job.
+func (s *rawSession) do(t *testing.T, j job) answer {
+	t.Helper()
+	if err := s.in.Encode(j); err != nil {
+		t.Fatal(err)
 	}
-	if len(answers) != len(jobs) {
-		t.Fatalf("raw client answered %d of %d jobs (status %d): %s", len(answers), len(jobs), r.status, r.err)
+	var a answer
+	if err := s.out.Decode(&a); err != nil {
+		t.Fatalf("the session ended: %v", err)
 	}
-	return answers
+	return a
 }

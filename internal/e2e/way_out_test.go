@@ -182,6 +182,6 @@ func bootTwoOfEach(t *testing.T) *host {
 	h := boot(t)
 	h.bawn(t, "agent", "create", "dev2", "--user", "bob", "--placement", "netns")
 	h.bawn(t, "agent", "create", "guest2", "--user", "bob", "--placement", "uid")
-	h.apply(t, policy+"  dev2: {profile: coder}\n  guest2: {profile: coder}\n")
+	h.apply(t, usual+"  dev2: {profile: coder}\n  guest2: {profile: coder}\n")
 	return h
 }

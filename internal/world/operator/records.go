@@ -37,6 +37,7 @@ type Record struct {
 	Code     string `json:"code"`
 	Rule     string `json:"rule"`
 	Status   int    `json:"status"`
+	BytesUp  int64  `json:"bytes_up"`
 	Upstream string `json:"upstream"`
 	Cut      string `json:"cut"`
 	Error    string `json:"error"`

@@ -1,0 +1,305 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"bawn/internal/casetest"
+	"bawn/internal/codes"
+	"bawn/internal/names"
+	"bawn/internal/policy"
+	"bawn/internal/world"
+	"bawn/internal/world/operator"
+)
+
+const corpus = "../../testdata/cases"
+
+// notLive are case files that the live proxy cannot be shown, each with the
+// reason.
+func notLive(c *casetest.Case) string {
+	switch {
+	case len(c.Unsupported) > 0:
+		return "not supported by this build"
+	case !c.Time.IsZero():
+		return "sets the clock"
+	}
+	return ""
+}
+
+// TestCasesOnTheLiveProxy runs every case file once as "bawn policy test" does
+// and once through the program as it runs, with the case's policy in force and
+// the case's bytes sent by an agent. Verdicts, codes and what went up agree.
+func TestCasesOnTheLiveProxy(t *testing.T) {
+	h := boot(t)
+	h.clients(t)
+	env, err := casetest.NewEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := &liveCases{t: t, h: h, env: env, sessions: map[string]*rawSession{}, known: map[string]bool{"dev": true, "guest": true}}
+	ran, left := 0, map[string]int{}
+	err = filepath.WalkDir(corpus, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".txtar") {
+			return err
+		}
+		name, err := filepath.Rel(corpus, path)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		c, err := casetest.Parse(path, data)
+		if err != nil {
+			return err
+		}
+		if why := notLive(c); why != "" {
+			left[why]++
+			return nil
+		}
+		ran++
+		t.Run(strings.TrimSuffix(name, ".txtar"), func(t *testing.T) { live.run(t, c, data) })
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := h.evil(t); len(found) > 0 {
+		t.Errorf("got out:\n%s", strings.Join(found, "\n"))
+	}
+	fmt.Printf("case files on the live proxy: %d, left out: %v\n", ran, left)
+}
+
+// liveCases is the running program and what its cases share.
+type liveCases struct {
+	t        *testing.T // of all cases: sessions last as long
+	h        *host
+	env      *casetest.Env
+	sessions map[string]*rawSession
+	known    map[string]bool
+}
+
+func (l *liveCases) run(t *testing.T, c *casetest.Case, data []byte) {
+	want := casetest.Run(c, l.env)
+	if !want.OK {
+		t.Skipf("fails in policy test: %s", want.Why)
+	}
+	refused := len(c.Want) == 1 && c.Want[0].Code == codes.PolicyInvalid
+	if refused {
+		if err := l.h.Apply(t.Context(), c.Policy); err == nil {
+			t.Error("the policy was accepted")
+		}
+		return
+	}
+	p, err := policy.Load([]byte(c.Policy), policy.Known{AnyAgent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range p.Agents() {
+		if !l.known[a] {
+			l.h.bawn(t, "agent", "create", a, "--user", "case")
+			l.known[a] = true
+		}
+	}
+	l.h.apply(t, c.Policy)
+	zone := zoneOf(t, data)
+	if err := l.h.w.Upstream.Pretend(world.Pretence{Answer: c.Upstream, Opaque: c.Arrive == "tcp", Zone: zone}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.h.w.Upstream.Forget(); err != nil {
+		t.Fatal(err)
+	}
+	if l.sessions[want.Agent] == nil {
+		l.sessions[want.Agent] = l.h.rawSession(l.t, want.Agent)
+	}
+	seen := len(l.records(t))
+	a := l.sessions[want.Agent].do(t, jobOf(c, p.Agent(want.Agent)))
+	l.compare(t, want, seen, a)
+}
+
+func (l *liveCases) records(t *testing.T) []operator.Record {
+	t.Helper()
+	records, err := l.h.Records()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+// compare waits for the outcomes of what was allowed, and holds what the
+// journal and the servers have against what policy test says.
+func (l *liveCases) compare(t *testing.T, want casetest.Result, seen int, a answer) {
+	t.Helper()
+	var got []string
+	open := true
+	for end := time.Now().Add(5 * time.Second); open && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		got, open = verdicts(l.records(t)[seen:])
+		if open || len(got) < len(want.Results) && len(got) == 0 {
+			continue
+		}
+		break
+	}
+	for n := len(got); n > 0 && n < len(want.Results) && !strings.HasPrefix(got[n-1], "allow"); n = len(got) {
+		got = append(got, got[n-1]) // requests after the one whose refusal ended the connection
+	}
+	var wanted []string
+	for _, v := range want.Results {
+		wanted = append(wanted, v.String())
+	}
+	if len(got) == 0 && len(wanted) == 1 && wanted[0] == "allow" && a.Error == "" {
+		got = wanted // let through, and nothing was asked
+	}
+	if strings.Join(got, ", ") != strings.Join(wanted, ", ") {
+		t.Errorf("live: %v, policy test: %v\nthe agent saw: %s", got, wanted, a)
+	}
+	streams, err := l.h.w.Upstream.Streams("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var up bytes.Buffer
+	for _, s := range streams {
+		up.Write(s.Bytes)
+	}
+	if !sameBytes(want.Forwarded, up.String()) {
+		t.Errorf("live forwarded:\n%q\npolicy test:\n%q", up.String(), want.Forwarded)
+	}
+}
+
+// verdicts are what the records say, as policy test says it: what was allowed
+// and then refused before a byte went up was refused. open reports whether an
+// outcome is still to come.
+func verdicts(records []operator.Record) (list []string, open bool) {
+	outcomes := map[string]operator.Record{}
+	for _, r := range records {
+		if r.Kind == "outcome" {
+			outcomes[r.Request] = r
+		}
+	}
+	for _, r := range records {
+		if r.Kind != "decision" {
+			continue
+		}
+		if r.Proto == "dns" {
+			if r.Verdict == "allow" {
+				continue
+			}
+			r.Code = strings.Replace(r.Code, "dns_name_not_allowed", "host_not_allowed", 1)
+		}
+		o, ended := outcomes[r.Request]
+		if r.Verdict == "allow" && !ended {
+			open = true
+		}
+		if r.Verdict == "allow" && o.Code != "" && o.BytesUp == 0 {
+			r.Verdict, r.Code = "deny", o.Code
+		}
+		list = append(list, strings.TrimSpace(r.Verdict+" "+r.Code))
+	}
+	return list, open
+}
+
+// zoneOf reads the dns section.
+func zoneOf(t *testing.T, data []byte) map[string][]world.Answer {
+	t.Helper()
+	zone := map[string][]world.Answer{}
+	for _, f := range txtar.Parse(data).Files {
+		if f.Name != "dns" {
+			continue
+		}
+		for line := range strings.Lines(string(f.Data)) {
+			w := strings.Fields(line)
+			if len(w) < 2 {
+				continue
+			}
+			name := strings.TrimSuffix(strings.ToLower(w[0]), ".")
+			a := world.Answer{}
+			if old := zone[name]; old != nil {
+				a = old[0]
+			}
+			switch {
+			case w[1] == "CNAME":
+				a.CNAME = w[2]
+			case w[1] == "FAIL":
+				a.Fail = true
+			default:
+				a.Addrs = append(a.Addrs, w[1])
+			}
+			zone[name] = []world.Answer{a}
+		}
+	}
+	return zone
+}
+
+// jobOf is what the client of a case sends.
+func jobOf(c *casetest.Case, agent *policy.Agent) job {
+	j := job{Send: bytes.Join(c.Streams, nil)}
+	authority := c.Authority
+	switch c.Arrive {
+	case "connect":
+		j.Connect = c.ConnectRaw
+		if j.Connect == nil {
+			j.Connect = connectHead(c.Authority)
+		}
+	case "transparent", "tcp":
+		j.To, authority = c.Dst, c.Dst
+	}
+	if c.Arrive == "absolute" || c.Arrive == "tcp" || c.ConnectRaw != nil && len(c.Streams) == 0 {
+		return j
+	}
+	sni := ""
+	if a, err := names.ParseAuthority(authority); err == nil {
+		if a.Port == 80 || agent.Name(a.Host, a.Port, time.Now()).Plain {
+			return j
+		}
+		sni = a.Host.String()
+	}
+	if c.SNI != nil {
+		sni = *c.SNI
+	}
+	j.SNI = &sni
+	return j
+}
+
+// sameBytes compares what went up with the notation of policy test, in which
+// line ends are short and other than text is quoted. How a body is cut into
+// chunks says nothing.
+func sameBytes(notation, raw string) bool {
+	short := strings.ReplaceAll(raw, "\r\n", "\n")
+	if short == notation || strings.TrimSuffix(short, "\n") == strings.TrimSuffix(notation, "\n") {
+		return true
+	}
+	if strings.Contains(notation, `"`) && fmt.Sprintf("%q\n", raw) == notation {
+		return true
+	}
+	return unchunked(short) == unchunked(notation)
+}
+
+// unchunked joins the chunks of a body in the short notation.
+func unchunked(text string) string {
+	head, body, _ := strings.Cut(text, "\n\n")
+	if !strings.Contains(strings.ToLower(head), "transfer-encoding: chunked") {
+		return text
+	}
+	var b strings.Builder
+	for body != "" {
+		var size int
+		line, rest, _ := strings.Cut(body, "\n")
+		if _, err := fmt.Sscanf(line, "%x", &size); err != nil || size > len(rest) {
+			return text
+		}
+		b.WriteString(rest[:size])
+		body = strings.TrimPrefix(rest[size:], "\n")
+	}
+	return head + "\n\n" + b.String()
+}
