@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	defer stop()
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, unhook: stop}
 	root := a.root()
-	root.SetArgs(args)
+	root.SetArgs(caseFlags(args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

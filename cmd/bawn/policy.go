@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -140,6 +141,22 @@ func (a *app) policyTest() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a case")
 	return cmd
+}
+
+// caseFlags lets "policy test" be called with -json, as the format of case
+// files has it: other flags of this command line have two dashes.
+func caseFlags(args []string) []string {
+	i := slices.Index(args, "policy")
+	if i < 0 || i+1 >= len(args) || args[i+1] != "test" || slices.Contains(args[:i], "--") {
+		return args
+	}
+	args = slices.Clone(args)
+	for j := i + 2; j < len(args) && args[j] != "--"; j++ {
+		if args[j] == "-json" {
+			args[j] = "--json"
+		}
+	}
+	return args
 }
 
 func (a *app) policyRollback() *cobra.Command {

@@ -15,11 +15,13 @@ type Entry struct {
 	Status   int    // of the HTTP answer; 0 for codes that never stand in one
 }
 
-// The groups of the catalogue.
+// The groups of the catalogue. A code of [GroupRequests] says that the request
+// itself is at fault; what is refused with a code of
+// [GroupAddresses] was allowed by policy first.
 const (
 	groupNames     = "Names and ports"
-	groupRequests  = "Requests"
-	groupAddresses = "Addresses and upstream"
+	GroupRequests  = "Requests"
+	GroupAddresses = "Addresses and upstream"
 	groupState     = "State"
 	groupDNS       = "DNS"
 	groupText      = "Text filter"
@@ -27,7 +29,7 @@ const (
 
 // Groups lists the groups in the order of the catalogue.
 func Groups() []string {
-	return []string{groupNames, groupRequests, groupAddresses, groupState, groupDNS, groupText}
+	return []string{groupNames, GroupRequests, GroupAddresses, groupState, groupDNS, groupText}
 }
 
 // entries is the catalogue, and byCode where each code stands in it. Neither
@@ -44,8 +46,8 @@ func build() []Entry {
 		entries []Entry
 	}{
 		{groupNames, nameEntries()},
-		{groupRequests, requestEntries()},
-		{groupAddresses, addressEntries()},
+		{GroupRequests, requestEntries()},
+		{GroupAddresses, addressEntries()},
 		{groupState, stateEntries()},
 		{groupDNS, dnsEntries()},
 		{groupText, textEntries()},

@@ -1,0 +1,357 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package casetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/tools/txtar"
+
+	"bawn/internal/codes"
+	"bawn/internal/names"
+)
+
+// The ways to arrive.
+const (
+	arriveConnect     = "connect"
+	arriveAbsolute    = "absolute"
+	arriveTransparent = "transparent"
+	arriveTCP         = "tcp"
+	arriveDNS         = "dns"
+)
+
+// A Case is one case file as read.
+type Case struct {
+	File    string
+	Comment string
+	Policy  string
+	Agent   string // "" for the only agent of the policy
+	Arrive  string
+
+	Authority  string // first line of a connect section
+	ConnectRaw []byte // nil when not given
+	SNI        *string
+	ALPN       string
+	Dst        string // ADDRESS:PORT or NAME:PORT; "" when not given
+
+	Streams   [][]byte // what the client sends, a section each
+	DNS       []dnsLine
+	Upstream  []byte    // response that the pretend upstream gives; nil for the default
+	Time      time.Time // zero: the time of the run
+	Forwarded [][]byte  // nil: not checked
+	Want      []Want
+
+	// Unsupported names what this build cannot run; then the case fails.
+	Unsupported []string
+}
+
+// A Want is one line of the want section.
+type Want struct {
+	Verdict string     // allow, deny, ask, close, nodata
+	Code    codes.Code // "" for any
+	Status  string     // of close: 1002, 1007, 1008 or ""
+}
+
+// String gives the line.
+func (w Want) String() string {
+	return strings.TrimSpace(strings.Join(strings.Fields(w.Verdict+" "+string(w.Code)+" "+w.Status), " "))
+}
+
+// ErrCase is in the error of every case file that is not one.
+var ErrCase = errors.New("not a case file")
+
+// section gives a section its reader. once says that it may stand once.
+type section struct {
+	name string
+	once bool
+	read func(*Case, string) error
+}
+
+// sections lists every section of the format.
+func sections() []section {
+	return []section{
+		{"policy.yaml", true, func(c *Case, s string) error { c.Policy = s + "\n"; return nil }},
+		{"agent", true, func(c *Case, s string) error { c.Agent = strings.TrimSpace(s); return nil }},
+		{"arrive", true, (*Case).readArrive},
+		{"connect", true, (*Case).readConnect},
+		{"connect.raw", true, (*Case).readConnectRaw},
+		{"request", false, (*Case).readRequest},
+		{"request.raw", false, (*Case).readRequestRaw},
+		{"messages", false, (*Case).readMessages},
+		{"query", false, (*Case).readQuery},
+		{"dns", true, (*Case).readDNS},
+		{"upstream", true, func(c *Case, s string) error { c.Upstream = message(s); return nil }},
+		{"state", true, (*Case).readState},
+		{"forwarded", false, (*Case).readForwarded},
+		{"want", true, (*Case).readWant},
+	}
+}
+
+// Parse reads a case file. The error wraps [ErrCase].
+func Parse(file string, data []byte) (*Case, error) {
+	c := &Case{File: file, Arrive: arriveConnect}
+	archive := txtar.Parse(data)
+	c.Comment = strings.TrimSpace(string(archive.Comment))
+	seen := map[string]bool{}
+	// The way of arrival decides how connect and forwarded are read.
+	files := slices.Clone(archive.Files)
+	slices.SortStableFunc(files, func(a, b txtar.File) int { return early(a.Name) - early(b.Name) })
+	for _, f := range files {
+		i := slices.IndexFunc(sections(), func(s section) bool { return s.name == f.Name })
+		if i < 0 {
+			return nil, c.malformed(f.Name, "unknown section")
+		}
+		s := sections()[i]
+		if s.once && seen[s.name] {
+			return nil, c.malformed(f.Name, "a second time")
+		}
+		seen[s.name] = true
+		// One final newline is dropped; txtar has added one where there was none.
+		if err := s.read(c, strings.TrimSuffix(string(f.Data), "\n")); err != nil {
+			return nil, c.malformed(f.Name, err.Error())
+		}
+	}
+	for _, name := range []string{"policy.yaml", "want"} {
+		if !seen[name] {
+			return nil, c.malformed(name, "missing")
+		}
+	}
+	return c, c.complete()
+}
+
+// early orders the sections that others depend on first.
+func early(name string) int {
+	return map[string]int{"arrive": -1}[name]
+}
+
+func (c *Case) malformed(section, why string) error {
+	return fmt.Errorf("%s: %w: section %s: %s", c.File, ErrCase, section, why)
+}
+
+// complete checks what no single section can know.
+func (c *Case) complete() error {
+	refused := len(c.Want) == 1 && c.Want[0].Code == codes.PolicyInvalid
+	switch {
+	case refused || len(c.Unsupported) > 0:
+	case c.Arrive == arriveConnect && c.Authority == "" && c.ConnectRaw == nil:
+		return c.malformed("connect", "missing: arrive connect needs the authority")
+	case c.Arrive == arriveConnect && c.Dst != "", c.Arrive == arriveAbsolute && (c.Dst != "" || c.SNI != nil):
+		return c.malformed("connect", "dst and sni are for transparent and tcp, sni for connect too")
+	case c.Arrive == arriveAbsolute && len(c.Streams) == 0:
+		return c.malformed("request", "missing: arrive absolute needs one")
+	case (c.Arrive == arriveTransparent || c.Arrive == arriveTCP) && c.Dst == "":
+		return c.malformed("connect", "missing: arrive "+c.Arrive+" needs a line dst=ADDRESS:PORT or dst=NAME:PORT")
+	}
+	return nil
+}
+
+func (c *Case) readArrive(s string) error {
+	switch s = strings.TrimSpace(s); s {
+	case arriveConnect, arriveAbsolute, arriveTransparent, arriveTCP:
+	case arriveDNS:
+		c.Unsupported = append(c.Unsupported, "arrive dns")
+	default:
+		return fmt.Errorf("%q is none of connect, absolute, transparent, tcp, dns", s)
+	}
+	c.Arrive = s
+	return nil
+}
+
+func (c *Case) readConnect(s string) error {
+	for i, line := range strings.Split(s, "\n") {
+		if line == "" && i > 0 {
+			continue
+		}
+		key, value, isOption := strings.Cut(line, "=")
+		switch {
+		case isOption && key == "sni":
+			c.SNI = &value
+		case isOption && key == "alpn":
+			c.ALPN = value
+			if value != "http/1.1" {
+				c.Unsupported = append(c.Unsupported, "alpn="+value)
+			}
+		case isOption && key == "dst":
+			c.Dst = value
+		case i == 0 && c.Arrive == arriveConnect:
+			c.Authority = line
+		default:
+			return fmt.Errorf("line %q is neither sni=, alpn= nor dst=", line)
+		}
+	}
+	return nil
+}
+
+func (c *Case) readConnectRaw(s string) error {
+	raw, err := rawBytes(s)
+	c.ConnectRaw = raw
+	return err
+}
+
+func (c *Case) readRequest(s string) error {
+	if c.Arrive == arriveTCP {
+		c.Streams = append(c.Streams, []byte(s))
+		return nil
+	}
+	c.Streams = append(c.Streams, message(s))
+	return nil
+}
+
+func (c *Case) readRequestRaw(s string) error {
+	raw, err := rawBytes(s)
+	c.Streams = append(c.Streams, raw)
+	return err
+}
+
+// readMessages reads the messages of a WebSocket, which this build has not.
+func (c *Case) readMessages(s string) error {
+	c.Unsupported = append(c.Unsupported, "section messages")
+	for line := range strings.SplitSeq(s, "\n") {
+		if strings.TrimSpace(line) != "" && !json.Valid([]byte(line)) {
+			return fmt.Errorf("line %.40q is no JSON value", line)
+		}
+	}
+	return nil
+}
+
+// readQuery reads DNS questions, which this build does not put to its resolver.
+func (c *Case) readQuery(s string) error {
+	c.Unsupported = append(c.Unsupported, "section query")
+	for line := range strings.SplitSeq(s, "\n") {
+		if n := len(strings.Fields(line)); n == 1 || n > 3 {
+			return fmt.Errorf("line %.40q is not NAME TYPE [CLASS]", line)
+		}
+	}
+	return nil
+}
+
+func (c *Case) readForwarded(s string) error {
+	if strings.HasPrefix(s, `"`) {
+		raw, err := rawBytes(s)
+		c.Forwarded = append(c.Forwarded, raw)
+		return err
+	}
+	if c.Arrive == arriveTCP || s == "" {
+		c.Forwarded = append(c.Forwarded, []byte(s))
+		return nil
+	}
+	c.Forwarded = append(c.Forwarded, message(s))
+	return nil
+}
+
+func (c *Case) readDNS(s string) error {
+	for line := range strings.SplitSeq(s, "\n") {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		d, err := parseDNSLine(line)
+		if err != nil {
+			return err
+		}
+		c.DNS = append(c.DNS, d)
+	}
+	return nil
+}
+
+// readState reads the state. What this build has no part for is not supported.
+func (c *Case) readState(s string) error {
+	var state map[string]yaml.Node
+	if err := yaml.Unmarshal([]byte(s), &state); err != nil {
+		return err
+	}
+	for key, node := range state {
+		switch key {
+		case "time":
+			t, err := time.Parse(time.RFC3339Nano, node.Value)
+			if err != nil {
+				return fmt.Errorf("time: %w", err)
+			}
+			c.Time = t
+		case "pins", "credentials", "placeholders", "registries", "budgets", "attestations":
+			c.Unsupported = append(c.Unsupported, "state "+key)
+		default:
+			return fmt.Errorf("unknown key %q", key)
+		}
+	}
+	slices.Sort(c.Unsupported)
+	return nil
+}
+
+func (c *Case) readWant(s string) error {
+	for line := range strings.SplitSeq(s, "\n") {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		w, err := parseWant(words)
+		if err != nil {
+			return fmt.Errorf("line %q: %w", line, err)
+		}
+		c.Want = append(c.Want, w)
+	}
+	if len(c.Want) == 0 {
+		return errors.New("empty")
+	}
+	return nil
+}
+
+func parseWant(words []string) (Want, error) {
+	w := Want{Verdict: words[0]}
+	rest := words[1:]
+	most := map[string]int{"allow": 0, "nodata": 0, "deny": 1, "ask": 1, "close": 2}
+	n, known := most[w.Verdict]
+	if !known {
+		return Want{}, errors.New("wants allow, deny, ask, close or nodata first")
+	}
+	if len(rest) > n {
+		return Want{}, errors.New("too many words")
+	}
+	for _, word := range rest {
+		switch {
+		case word == "1002" || word == "1007" || word == "1008":
+			if w.Verdict != "close" || w.Status != "" {
+				return Want{}, fmt.Errorf("%s has no place here", word)
+			}
+			w.Status = word
+		case w.Code != "" || w.Status != "":
+			return Want{}, errors.New("a code has to come second")
+		default:
+			if _, ok := codes.Lookup(codes.Code(word)); !ok && !providerCode(word) {
+				return Want{}, fmt.Errorf("%q is no code", word)
+			}
+			w.Code = codes.Code(word)
+		}
+	}
+	return w, nil
+}
+
+// providerCode reports whether word has the form of a code that a provider
+// guard of a later build brings.
+func providerCode(word string) bool {
+	provider, rest, ok := strings.Cut(word, "_")
+	if !ok || provider == "" {
+		return false
+	}
+	for _, p := range codes.Patterns() {
+		if slices.Contains(p.Suffixes, rest) {
+			return true
+		}
+	}
+	return false
+}
+
+// dstName splits dst=NAME:PORT; ok is false for an address.
+func dstName(dst string) (host names.Host, port uint16, ok bool) {
+	a, err := names.ParseAuthority(dst)
+	if err != nil || a.IsIP() || !a.HasPort {
+		return names.Host{}, 0, false
+	}
+	return a.Host, a.Port, true
+}

@@ -1,0 +1,227 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package casetest
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"bawn/internal/codes"
+	"bawn/internal/httpwire"
+	"bawn/internal/names"
+)
+
+// A client is the agent of a case: it says what the case says and reads what it
+// is told.
+type client struct {
+	established bool         // the connection was let through, as far as one can see before a request
+	told        []codes.Code // the code that each response carried, "" for one from upstream
+}
+
+// A halfCloser can end one direction.
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// talk speaks for the agent until the proxy has ended the connection. That the
+// proxy refuses, in whatever way, is no error; that it lets through what it
+// cannot serve is.
+func (cl *client) talk(run *running, c *conn) error {
+	c.SetDeadline(time.Now().Add(patience)) //nolint:errcheck // cannot fail
+	r := bufio.NewReader(c)
+	if run.c.Arrive == arriveConnect {
+		through, err := cl.connect(run, c, r)
+		if err != nil || !through {
+			return err
+		}
+	}
+	var stream halfCloser = c
+	if run.wantsTLS() {
+		secure, err := run.handshake(c, r)
+		if err != nil {
+			if len(run.records.verdicts()) > 0 {
+				return nil
+			}
+			return fmt.Errorf("TLS with the proxy: %w", err)
+		}
+		stream, r = secure, bufio.NewReader(secure)
+	}
+	cl.established = run.c.Arrive != arriveAbsolute
+	for _, s := range run.c.Streams {
+		if _, err := stream.Write(s); err != nil {
+			break // the proxy has closed: the record says why
+		}
+	}
+	stream.CloseWrite() //nolint:errcheck // the same
+	cl.listen(run, r)
+	return nil
+}
+
+// connect asks for the tunnel, and reports whether it stands.
+func (cl *client) connect(run *running, c *conn, r *bufio.Reader) (through bool, err error) {
+	head := run.c.ConnectRaw
+	if head == nil {
+		head = []byte("CONNECT " + run.c.Authority + " HTTP/1.1\r\nHost: " + run.c.Authority + "\r\n\r\n")
+	}
+	if _, err := c.Write(head); err != nil {
+		return false, fmt.Errorf("writing CONNECT: %w", err)
+	}
+	only := run.c.ConnectRaw != nil && len(run.c.Streams) == 0
+	if only {
+		c.CloseWrite() //nolint:errcheck // cannot fail
+	}
+	p, err := httpwire.ReadResponse(r, "CONNECT", httpwire.Limits{})
+	if err != nil {
+		if ended(err) {
+			return false, nil // refused without a word
+		}
+		return false, fmt.Errorf("the answer to CONNECT: %w", err)
+	}
+	if p.Status == 200 {
+		cl.established = true
+		if only {
+			io.Copy(io.Discard, r) //nolint:errcheck // until the proxy is done
+		}
+		return !only, nil
+	}
+	cl.hear(p)
+	c.CloseWrite()         //nolint:errcheck // cannot fail
+	io.Copy(io.Discard, r) //nolint:errcheck // until the proxy is done
+	return false, nil
+}
+
+// hear keeps what a response says of a refusal.
+func (cl *client) hear(p *httpwire.Response) {
+	code, _ := p.Fields.Get("bawn-code")
+	cl.told = append(cl.told, codes.Code(code))
+}
+
+// listen reads responses to the end of the connection.
+func (cl *client) listen(run *running, r *bufio.Reader) {
+	defer io.Copy(io.Discard, r) //nolint:errcheck // until the proxy is done
+	if run.c.Arrive == arriveTCP {
+		return
+	}
+	for {
+		if _, err := r.Peek(1); err != nil {
+			return
+		}
+		p, err := httpwire.ReadResponse(r, run.methodOf(len(cl.told)), httpwire.Limits{})
+		if err != nil {
+			return
+		}
+		if p.Informational() {
+			continue
+		}
+		cl.hear(p)
+		var body httpwire.Body
+		body.Reset(r, p.Framing, httpwire.Limits{})
+		if _, err := io.Copy(io.Discard, &body); err != nil {
+			return
+		}
+	}
+}
+
+// methodOf returns the method of the nth request on record: responses to HEAD
+// have no body.
+func (run *running) methodOf(n int) string {
+	run.records.mu.Lock()
+	defer run.records.mu.Unlock()
+	if n < len(run.records.decisions) {
+		return run.records.decisions[n].Method
+	}
+	return ""
+}
+
+// wantsTLS reports whether the client of the case speaks TLS: on every port but
+// those that the policy says are plain.
+func (run *running) wantsTLS() bool {
+	var host names.Host
+	var port uint16
+	switch run.c.Arrive {
+	case arriveConnect:
+		host, port = run.connectName()
+	case arriveTransparent:
+		host, port, _ = dstName(run.c.Dst)
+	default:
+		return false
+	}
+	if port == 80 {
+		return false
+	}
+	return !run.policy.Agent(run.agent).Name(host, port, run.now()).Plain
+}
+
+// connectName reads the name and port of the tunnel.
+func (run *running) connectName() (names.Host, uint16) {
+	authority := run.c.Authority
+	if run.c.ConnectRaw != nil {
+		if q, err := httpwire.ReadRequest(bufio.NewReader(newReader(run.c.ConnectRaw)), httpwire.Limits{}); err == nil {
+			authority = q.Authority
+		}
+	}
+	a, err := names.ParseAuthority(authority)
+	if err != nil {
+		return names.Host{}, 0
+	}
+	return a.Host, a.Port
+}
+
+// serverName returns the server name of the greeting: what the case says, or
+// the name of the connection.
+func (run *running) serverName() string {
+	if run.c.SNI != nil {
+		return *run.c.SNI
+	}
+	if host, _, ok := dstName(run.c.Dst); ok {
+		return host.String()
+	}
+	host, _ := run.connectName()
+	return host.String()
+}
+
+var errNoCertificate = errors.New("no certificate")
+
+// handshake makes the client's TLS. The certificate has to come from the
+// throw-away root, and to be for the name of the connection.
+func (run *running) handshake(c *conn, r *bufio.Reader) (*tls.Conn, error) {
+	name := run.serverName()
+	secure := tls.Client(readFrom{r, c}, &tls.Config{
+		ServerName:         name,
+		NextProtos:         []string{"http/1.1"},
+		InsecureSkipVerify: true, //nolint:gosec // verified below, also when the greeting has no name
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 {
+				return errNoCertificate
+			}
+			between := x509.NewCertPool()
+			for _, cert := range state.PeerCertificates[1:] {
+				between.AddCert(cert)
+			}
+			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{
+				DNSName: run.verifyName(name), Roots: run.env.roots, Intermediates: between,
+			})
+			return err
+		},
+	})
+	return secure, secure.Handshake()
+}
+
+// verifyName is the name that the certificate has to be for.
+func (run *running) verifyName(serverName string) string {
+	if host, _ := run.connectName(); !host.IsZero() {
+		return host.String()
+	}
+	if host, _, ok := dstName(run.c.Dst); ok {
+		return host.String()
+	}
+	return serverName
+}

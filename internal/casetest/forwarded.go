@@ -1,0 +1,97 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package casetest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+
+	"bawn/internal/httpwire"
+)
+
+// A parsed message is compared by what it says: how a body is cut into chunks
+// says nothing.
+type parsed struct {
+	line   string
+	fields httpwire.Fields
+	body   string
+}
+
+// parse reads one whole request; ok is false when raw is none.
+func parse(raw []byte) (p parsed, ok bool) {
+	r := bufio.NewReader(bytes.NewReader(raw))
+	q, err := httpwire.ReadRequest(r, httpwire.Limits{})
+	if err != nil {
+		return parsed{}, false
+	}
+	p = parsed{line: q.Method + " " + q.Target, fields: q.Fields}
+	rest, err := io.ReadAll(r)
+	if err != nil {
+		return parsed{}, false
+	}
+	var body httpwire.Body
+	body.Reset(bufio.NewReader(bytes.NewReader(rest)), q.Framing, httpwire.Limits{})
+	if decoded, err := io.ReadAll(&body); err == nil && body.Done() {
+		rest = decoded // else the notation has the body itself, without chunks
+	}
+	p.body = string(rest)
+	return p, true
+}
+
+// differ says how what was forwarded differs from what was wanted, or "".
+func differ(want, got [][]byte) string {
+	want = dropEmpty(want)
+	if len(want) != len(got) {
+		return fmt.Sprintf("%d requests were to be forwarded, %d were", len(want), len(got))
+	}
+	for i := range want {
+		if why := differOne(want[i], got[i]); why != "" {
+			return fmt.Sprintf("forwarded request %d: %s", i+1, why)
+		}
+	}
+	return ""
+}
+
+// dropEmpty removes empty sections: one of them says that nothing is forwarded.
+func dropEmpty(list [][]byte) [][]byte {
+	var kept [][]byte
+	for _, b := range list {
+		if len(b) > 0 {
+			kept = append(kept, b)
+		}
+	}
+	return kept
+}
+
+func differOne(want, got []byte) string {
+	w, isRequest := parse(want)
+	g, isAlso := parse(got)
+	if !isRequest || !isAlso {
+		if !bytes.Equal(want, got) {
+			return fmt.Sprintf("wanted %.200q, got %.200q", want, got)
+		}
+		return ""
+	}
+	if w.line != g.line {
+		return fmt.Sprintf("wanted %q, got %q", w.line, g.line)
+	}
+	for i := range max(len(w.fields), len(g.fields)) {
+		switch {
+		case i >= len(w.fields):
+			return fmt.Sprintf("field %s was not wanted", show(g.fields[i]))
+		case i >= len(g.fields):
+			return fmt.Sprintf("field %s is missing", show(w.fields[i]))
+		case w.fields[i] != g.fields[i]:
+			return fmt.Sprintf("field %d: wanted %s, got %s", i+1, show(w.fields[i]), show(g.fields[i]))
+		}
+	}
+	if w.body != g.body {
+		return fmt.Sprintf("body: wanted %.100q, got %.100q", w.body, g.body)
+	}
+	return ""
+}
+
+func show(f httpwire.Field) string { return fmt.Sprintf("%q", f.Name+": "+f.Value) }

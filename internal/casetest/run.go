@@ -1,0 +1,315 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package casetest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"bawn/internal/audit"
+	"bawn/internal/codes"
+	"bawn/internal/egress"
+	"bawn/internal/ids"
+	"bawn/internal/names"
+	"bawn/internal/netplan"
+	"bawn/internal/policy"
+	"bawn/internal/verdict"
+)
+
+// patience is how long a case may take. It bounds a proxy that hangs and is
+// reached by no other.
+const patience = 30 * time.Second
+
+// Run runs one case. env is the same for any number of cases, which may run at
+// the same time.
+func Run(c *Case, env *Env) Result {
+	r := Result{File: c.File, Agent: c.Agent, Results: []Verdict{}, OK: true}
+	for _, w := range c.Want {
+		r.Wanted = append(r.Wanted, w.String())
+	}
+	if len(c.Unsupported) > 0 {
+		r.fail("not yet supported: %s", strings.Join(c.Unsupported, ", "))
+		return r
+	}
+	p, err := policy.Load([]byte(c.Policy), policy.Known{AnyAgent: true})
+	if err != nil {
+		r.Results = []Verdict{{Verdict: "deny", Code: codes.PolicyInvalid, Stage: "policy", detail: err.Error()}}
+		if r.compare(c.Want); !r.OK || c.Want[0].Code != codes.PolicyInvalid {
+			r.fail("the policy is refused: %v", err)
+		}
+		return r
+	}
+	if c.Want[0].Code == codes.PolicyInvalid {
+		r.fail("the policy is accepted")
+		return r
+	}
+	if r.Agent, err = agentOf(c, p); err != nil {
+		r.fail("%v", err)
+		return r
+	}
+	run := &running{c: c, env: env, policy: p, agent: r.Agent}
+	if err := run.do(); err != nil {
+		r.fail("%v", err)
+	}
+	run.judge(&r)
+	return r
+}
+
+// agentOf names the agent of the case.
+func agentOf(c *Case, p *policy.Policy) (string, error) {
+	if c.Agent != "" {
+		return c.Agent, nil
+	}
+	all := p.Agents()
+	if len(all) != 1 {
+		return "", fmt.Errorf("the policy has %d agents: section agent has to name one", len(all))
+	}
+	return all[0], nil
+}
+
+// A running is one run of a case: the server, what it stands on, and what was
+// seen.
+type running struct {
+	c        *Case
+	env      *Env
+	policy   *policy.Policy
+	agent    string
+	records  recorder
+	resolver pretendResolver
+	upstream pretendUpstream
+	client   client
+}
+
+// do serves one connection of the case's client to its end.
+func (run *running) do() error {
+	run.resolver.lines = run.c.DNS
+	run.upstream.answer = run.c.Upstream
+	run.upstream.opaque = run.c.Arrive == arriveTCP
+	run.upstream.mint = run.env.upstreamCertificate
+
+	arrival := netplan.Explicit
+	if run.c.Arrive == arriveTransparent || run.c.Arrive == arriveTCP {
+		arrival = netplan.Transparent
+	}
+	dst, named, err := destination(run.c.Dst)
+	if err != nil {
+		return err
+	}
+	server := egress.New(egress.Config{
+		Policies:    standing{run.policy},
+		Recorder:    &run.records,
+		Resolver:    &run.resolver,
+		Minter:      run.env.minter,
+		Names:       table{run.agent, dst.Addr(), named},
+		Dialer:      &run.upstream,
+		Roots:       run.env.roots,
+		OriginalDst: func(net.Conn) (netip.AddrPort, error) { return dst, nil },
+		Now:         run.now,
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ln := newListener(netip.MustParseAddrPort("198.18.0.1:3128"))
+	served := make(chan error, 1)
+	go func() {
+		served <- server.Serve(ctx, ln, egress.Source{
+			Identity: ids.Identity{Slot: 1, Gen: ids.Generation{Epoch: 1, Count: 1}, Session: "s-case", Agent: run.agent, User: "case"},
+			Arrival:  arrival,
+		})
+	}()
+	near, far := newConns(netip.MustParseAddrPort("198.18.0.2:50000"), netip.MustParseAddrPort("198.18.0.1:3128"))
+	ln.conns <- far
+	err = run.client.talk(run, near)
+	near.Close()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("the proxy did not come to an end within %v", patience)
+	}
+	cancel()
+	<-served
+	return err
+}
+
+// now is the time of the case.
+func (run *running) now() time.Time {
+	if run.c.Time.IsZero() {
+		return time.Now()
+	}
+	return run.c.Time
+}
+
+// destination reads dst. A name gets the first of the stand-in addresses.
+func destination(dst string) (netip.AddrPort, names.Host, error) {
+	if dst == "" {
+		return netip.AddrPort{}, names.Host{}, nil
+	}
+	if host, port, ok := dstName(dst); ok {
+		return netip.AddrPortFrom(standIn, port), host, nil
+	}
+	a, err := netip.ParseAddrPort(dst)
+	if err != nil {
+		return netip.AddrPort{}, names.Host{}, fmt.Errorf("dst=%s is neither ADDRESS:PORT nor NAME:PORT", dst)
+	}
+	return a, names.Host{}, nil
+}
+
+// standIn is the stand-in address of the one name that a case can have.
+var standIn = netip.MustParseAddr("198.18.1.1")
+
+// A table says which name a stand-in address stands for.
+type table struct {
+	agent string
+	addr  netip.Addr
+	host  names.Host
+}
+
+// Name implements egress.Names.
+func (t table) Name(agent string, a netip.Addr) (names.Host, bool) {
+	if t.host.IsZero() || agent != t.agent || a != t.addr {
+		return names.Host{}, false
+	}
+	return t.host, true
+}
+
+// A standing policy is in force from the beginning to the end.
+type standing struct{ policy *policy.Policy }
+
+// Current implements egress.Policies.
+func (s standing) Current() (*policy.Policy, uint64, verdict.Verdict) {
+	return s.policy, 1, verdict.Verdict{Effect: verdict.Allow}
+}
+
+// Changed implements egress.Policies.
+func (s standing) Changed() <-chan struct{} { return nil }
+
+// A recorder keeps the records of a case.
+type recorder struct {
+	mu        sync.Mutex
+	decisions []audit.Decision
+	outcomes  map[string]audit.Outcome
+}
+
+// Decide implements egress.Recorder.
+func (r *recorder) Decide(d *audit.Decision) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.decisions = append(r.decisions, *d)
+	return nil
+}
+
+// Outcome implements egress.Recorder.
+func (r *recorder) Outcome(o *audit.Outcome) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.outcomes == nil {
+		r.outcomes = map[string]audit.Outcome{}
+	}
+	r.outcomes[o.Request] = *o
+	return nil
+}
+
+// verdicts gives what came of each request. A request that was allowed and then
+// refused all the same (its name has no good address, its body breaks off) was
+// refused.
+func (r *recorder) verdicts() []Verdict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := []Verdict{}
+	for _, d := range r.decisions {
+		v := Verdict{Verdict: d.Verdict.String(), Code: d.Code, Stage: d.Stage, Rule: d.Rule, detail: d.Detail}
+		if o, ok := r.outcomes[d.Request]; ok && d.Verdict == verdict.Allow && refusedLate(o) {
+			v = Verdict{Verdict: "deny", Code: o.Code, Stage: stageOf(o.Code), Rule: d.Rule, detail: o.Error}
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// refusedLate reports whether an outcome is that of a request which no server
+// got whole: nothing went up, or what the agent sent was at fault.
+func refusedLate(o audit.Outcome) bool {
+	if o.Code == "" {
+		return false
+	}
+	e, _ := codes.Lookup(o.Code)
+	return o.BytesUp == 0 || e.Group == codes.GroupRequests
+}
+
+// stageOf says where a request ended that had been allowed.
+func stageOf(code codes.Code) string {
+	switch code {
+	case codes.AddressNotPublic, codes.AddressUnresolved:
+		return "resolve"
+	case codes.UpstreamUnreachable, codes.UpstreamTLSInvalid:
+		return "dial"
+	}
+	if e, _ := codes.Lookup(code); e.Group == codes.GroupRequests {
+		return "body"
+	}
+	return "upstream"
+}
+
+// judge fills in the result and holds it against the case.
+func (run *running) judge(r *Result) {
+	requests, parts, faults, dialled := run.upstream.seen()
+	asked := run.resolver.names()
+	r.Forwarded = shown(append(requests[:len(requests):len(requests)], parts...))
+	r.Results = run.records.verdicts()
+	if len(r.Results) == 0 && r.OK && run.client.established {
+		// Nothing was asked for inside the connection, and it was let through.
+		r.Results = []Verdict{{Verdict: "allow", Stage: "name"}}
+	}
+	run.pad(r)
+	r.compare(run.c.Want)
+	run.coherent(r)
+	for _, f := range faults {
+		r.fail("%s", f)
+	}
+	// Whoever breaks off inside a body has been let through as far as the head.
+	refusedOnly, afterDNS := len(r.Results) > 0, len(parts) > 0
+	for _, v := range r.Results {
+		refusedOnly = refusedOnly && v.Verdict != "allow"
+		if e, ok := codes.Lookup(v.Code); ok && e.Group == codes.GroupAddresses {
+			afterDNS = true
+		}
+	}
+	switch {
+	case refusedOnly && len(requests) > 0:
+		r.fail("everything was refused, and %d requests were forwarded all the same", len(requests))
+	case refusedOnly && !afterDNS && len(asked)+dialled > 0:
+		r.fail("everything was refused, and %v was asked for all the same", asked)
+	}
+	if run.c.Forwarded != nil {
+		if why := differ(run.c.Forwarded, requests); why != "" {
+			r.fail("%s", why)
+		}
+	}
+}
+
+// pad gives requests that were never read, since a refusal had ended the
+// connection, the verdict of that refusal.
+func (run *running) pad(r *Result) {
+	if n := len(r.Results); n > 0 && n < len(run.c.Want) {
+		last := r.Results[n-1]
+		for last.Verdict != "allow" && len(r.Results) < min(len(run.c.Want), len(run.c.Streams)) {
+			r.Results = append(r.Results, last)
+		}
+	}
+}
+
+// coherent checks that the agent was told what the record says.
+func (run *running) coherent(r *Result) {
+	told := run.client.told
+	for i, v := range run.records.verdicts() {
+		if i >= len(told) || v.Verdict == "allow" {
+			continue
+		}
+		if told[i] != v.Code {
+			r.fail("verdict %d: the record says %q, the agent was told %q", i+1, v.Code, told[i])
+		}
+	}
+}
