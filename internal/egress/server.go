@@ -98,7 +98,7 @@ type Limits struct {
 	Linger    time.Duration // for an agent to read an answer that came before its request ended; 2 s
 
 	IdleUpstream time.Duration // of an upstream connection between requests; 90 s
-	IdlePerHost  int           // upstream connections that wait, for one rule, name and port; 8
+	IdlePerHost  int           // upstream connections that wait, for one rule, name and port; 64: with fewer, parallel requests to one name dial anew each time
 
 	GuardBody int64 // octets of a body that a guard asks for; 10 MiB
 	Wire      httpwire.Limits
@@ -116,7 +116,7 @@ func (l Limits) orDefault() Limits {
 	or(&l.Continue, 300*time.Millisecond)
 	or(&l.Linger, 2*time.Second)
 	or(&l.IdleUpstream, 90*time.Second)
-	or(&l.IdlePerHost, 8)
+	or(&l.IdlePerHost, 64)
 	or(&l.GuardBody, 10<<20)
 	return l
 }
