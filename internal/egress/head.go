@@ -4,7 +4,10 @@
 package egress
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -216,6 +219,9 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 		return verdict.Refuse("head", codes.UpgradeDenied, "this build carries no WebSockets")
 	}
 	x.rec.Inspect = policy.InspectFull.String()
+	if v := x.bodySoFar(); !v.Allowed() {
+		return v
+	}
 	if len(x.d.Guards) > 0 {
 		if v := x.guards(); !v.Allowed() {
 			return v
@@ -224,6 +230,28 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 	c.s.stage("judged")
 	c.flow.stands(stand{host: x.host, port: x.port, request: true, query: query, guards: x.d.Guards})
 	return x.d.Verdict
+}
+
+// bodySoFar judges as much of a chunked body as came with the head, so that one
+// which is malformed from its beginning reaches nobody and asks for no name. The
+// rest is judged as it goes up.
+func (x *exchange) bodySoFar() verdict.Verdict {
+	n := x.c.r.Buffered()
+	if x.q.Framing.Kind != httpwire.Chunked || n == 0 || x.taken {
+		return allowed
+	}
+	here, err := x.c.r.Peek(n)
+	if err != nil {
+		return badBody(err)
+	}
+	var b httpwire.Body
+	b.Reset(bufio.NewReader(bytes.NewReader(here)), x.q.Framing, x.c.s.lim.Wire)
+	_, err = io.Copy(io.Discard, &b)
+	if e, ok := errors.AsType[*httpwire.Error](err); ok && e.Code != codes.BodyTruncated {
+		x.q.Close = true
+		return badBody(err)
+	}
+	return allowed
 }
 
 // isWebSocket reports whether an Upgrade field asks for a WebSocket, among

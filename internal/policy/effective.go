@@ -16,11 +16,11 @@ import (
 // every name canonical, and behind each line where it comes from. With agents
 // only these are shown, with the profiles that they have. The text is itself a
 // policy, which decides as p does.
-func (p *Policy) Effective(agents ...string) []byte {
+func (p *Policy) Effective(agents ...string) string {
 	w := &writer{}
 	w.line("version: 1", "")
 	if p == nil {
-		return w.bytes()
+		return w.text()
 	}
 	shown := agents
 	if len(shown) == 0 {
@@ -41,7 +41,7 @@ func (p *Policy) Effective(agents ...string) []byte {
 	for _, name := range shown {
 		p.writeAgent(w, name)
 	}
-	return w.bytes()
+	return w.text()
 }
 
 // profilesOf lists the profiles that some agents have.
@@ -77,7 +77,7 @@ func (p *Policy) writeAgent(w *writer, name string) {
 // A writer builds the canonical text.
 type writer struct{ lines []string }
 
-func (w *writer) bytes() []byte { return []byte(strings.Join(w.lines, "\n") + "\n") }
+func (w *writer) text() string { return strings.Join(w.lines, "\n") + "\n" }
 
 // line adds a line, with its origin as a comment.
 func (w *writer) line(text, origin string) {

@@ -109,15 +109,15 @@ agents:
     profile: coder # from the agent's registration
     rules: []
 `
-	if diff := cmp.Diff(want, string(p.Effective())); diff != "" {
+	if diff := cmp.Diff(want, p.Effective()); diff != "" {
 		t.Errorf("effective (-want +got):\n%s", diff)
 	}
-	one := string(p.Effective("idle"))
+	one := p.Effective("idle")
 	if strings.Contains(one, "coder") || !strings.Contains(one, "empty: #") {
 		t.Errorf("effective of idle alone:\n%s", one)
 	}
 	var none *policy.Policy
-	if got := string(none.Effective()); got != "version: 1\n" {
+	if got := none.Effective(); got != "version: 1\n" {
 		t.Errorf("effective of no policy: %q", got)
 	}
 }
@@ -172,7 +172,7 @@ func sameDecisions(a, b *policy.Policy, queries []policy.Query) string {
 
 func TestEffectiveDecidesTheSame(t *testing.T) {
 	p := load(t, everything)
-	again := load(t, string(p.Effective()))
+	again := load(t, p.Effective())
 	if diff := sameDecisions(p, again, universe([]byte(everything))); diff != "" {
 		t.Error(diff)
 	}
@@ -184,7 +184,7 @@ func TestEffectiveDecidesTheSame(t *testing.T) {
 var comment = regexp.MustCompile(`(?m) # [^"\n]*$`)
 
 // strip removes the origins.
-func strip(text []byte) string { return comment.ReplaceAllString(string(text), "") }
+func strip(text string) string { return comment.ReplaceAllString(text, "") }
 
 func TestExplainIsTheEnforcement(t *testing.T) {
 	a := load(t, everything).Agent("dev")
@@ -210,6 +210,16 @@ func TestExplainIsTheEnforcement(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("explanation lacks %q:\n%s", want, text)
 		}
+	}
+	p := load(t, everything)
+	if e, err := p.Explain("dev", "PUT", "https://files.example.com/x", now); err != nil || e.String() != text {
+		t.Errorf("by URL: %v\n%s", err, e)
+	}
+	if _, err := p.Explain("dev", "GET", "https://files.example.com/../x", now); err == nil {
+		t.Error("a malformed URL is explained")
+	}
+	if e, err := p.Explain("stranger", "GET", "https://a.example/", now); err != nil || e.Agent != "stranger" || e.Code != "host_not_allowed" {
+		t.Errorf("a stranger: %+v, %v", e, err)
 	}
 	var nobody *policy.Agent
 	if e := nobody.Explain(query(t, "GET https://a.example/"), now); e.Verdict != "deny" || !strings.Contains(e.String(), "no rules") {
@@ -249,7 +259,7 @@ func TestSchemaTakesWhatParseTakes(t *testing.T) {
 	if err := json.Unmarshal(policy.Schema(), &s); err != nil {
 		t.Fatal(err)
 	}
-	for _, src := range []string{everything, "version: 1\n", string(load(t, everything).Effective()),
+	for _, src := range []string{everything, "version: 1\n", load(t, everything).Effective(),
 		"version: 1\nprofiles: {p: {budgets: {requests: 600/min, egress_bytes: 500MB/day, connections: 256}, rules: [{preset: openai, account: acct_123}, {cidr: 203.0.113.0/24, ports: [8443/tcp]}]}}\n"} {
 		if why := validate(s, value(t, src), ""); why != "" {
 			t.Errorf("the schema refuses: %s\n%s", why, src)
@@ -397,7 +407,7 @@ func FuzzLoad(f *testing.F) {
 		if why := validate(schema, value(t, string(src)), ""); why != "" {
 			t.Fatalf("accepted, and refused by the schema: %s", why)
 		}
-		again, err := policy.Load(p.Effective(), policy.Known{AnyAgent: true})
+		again, err := policy.Load([]byte(p.Effective()), policy.Known{AnyAgent: true})
 		if err != nil {
 			t.Fatalf("the effective policy is refused: %v\n%s", err, p.Effective())
 		}

@@ -65,6 +65,18 @@ func (a *Agent) Explain(q Query, now time.Time) Explanation {
 	return e
 }
 
+// Explain reads what an operator asks about as [ParseQuery] does, and explains
+// it for an agent. An error says that the question is none, never a refusal.
+func (p *Policy) Explain(agent, method, target string, now time.Time) (Explanation, error) {
+	q, err := ParseQuery(method, target)
+	if err != nil {
+		return Explanation{}, err
+	}
+	e := p.Agent(agent).Explain(q, now)
+	e.Agent = agent
+	return e, nil
+}
+
 // trace says what one rule makes of the query.
 func (a *Agent) trace(ru *rule, q Query, now time.Time) Trace {
 	tr := Trace{Rule: ru.id, Line: ru.line, Origin: "profile " + a.profile, Subject: ru.subjectText(), Effect: "allow"}
