@@ -221,7 +221,7 @@ func (r *recorder) verdicts() []Verdict {
 	list := []Verdict{}
 	for _, d := range r.decisions {
 		v := Verdict{Verdict: d.Verdict.String(), Code: d.Code, Stage: d.Stage, Rule: d.Rule, detail: d.Detail}
-		if o, ok := r.outcomes[d.Request]; ok && d.Verdict == verdict.Allow && refusedLate(o) {
+		if o, ok := r.outcomes[d.Request]; ok && d.Verdict == verdict.Allow && RefusedLate(o.Code, o.BytesUp) {
 			v = Verdict{Verdict: "deny", Code: o.Code, Stage: stageOf(o.Code), Rule: d.Rule, detail: o.Error}
 		}
 		list = append(list, v)
@@ -229,14 +229,15 @@ func (r *recorder) verdicts() []Verdict {
 	return list
 }
 
-// refusedLate reports whether an outcome is that of a request which no server
-// got whole: nothing went up, or what the agent sent was at fault.
-func refusedLate(o audit.Outcome) bool {
-	if o.Code == "" {
+// RefusedLate reports whether an outcome with this code and so many octets sent
+// up is that of an allowed request which was refused all the same, and which no
+// server got whole: nothing went up, or what the agent sent was at fault.
+func RefusedLate(code codes.Code, bytesUp int64) bool {
+	if code == "" {
 		return false
 	}
-	e, _ := codes.Lookup(o.Code)
-	return o.BytesUp == 0 || e.Group == codes.GroupRequests
+	e, _ := codes.Lookup(code)
+	return bytesUp == 0 || e.Group == codes.GroupRequests
 }
 
 // stageOf says where a request ended that had been allowed.

@@ -201,7 +201,7 @@ func verdicts(records []operator.Record) (list []string, open bool) {
 		if r.Verdict == "allow" && !ended {
 			open = true
 		}
-		if r.Verdict == "allow" && o.Code != "" && o.BytesUp == 0 {
+		if r.Verdict == "allow" && casetest.RefusedLate(codes.Code(o.Code), o.BytesUp) {
 			r.Verdict, r.Code = "deny", o.Code
 		}
 		list = append(list, strings.TrimSpace(r.Verdict+" "+r.Code))
