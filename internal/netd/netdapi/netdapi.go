@@ -104,12 +104,11 @@ type Mount struct {
 	OwnerUID uint32 `json:"owner_uid"` // shown to the agent as its own uid
 }
 
-// Limits bounds what one session may use. Zero means netd's default, never
-// unlimited.
+// Limits bounds what one session may use.
 type Limits struct {
-	PIDs        int   `json:"pids,omitempty"`         // processes and threads
-	MemoryBytes int64 `json:"memory_bytes,omitempty"` // bytes, swap not included
-	CPUPercent  int   `json:"cpu_percent,omitempty"`  // of one processor: 200 is two
+	PIDs        int   `json:"pids,omitempty"`         // processes and threads; 0 is netd's default, never unlimited
+	MemoryBytes int64 `json:"memory_bytes,omitempty"` // bytes, swap not included; 0 is netd's default, never unlimited
+	CPUPercent  int   `json:"cpu_percent,omitempty"`  // of one processor: 200 is two; 0 is unlimited
 }
 
 // Started answers start. With TTY one descriptor comes along: the terminal's

@@ -11,8 +11,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // The bounds of one packet. Larger ones are refused by both ends.
@@ -58,6 +60,10 @@ func (c *Conn) Close() error { return c.c.Close() }
 // Unwrap gives the socket, for deadlines and peer credentials.
 func (c *Conn) Unwrap() *net.UnixConn { return c.c }
 
+// sendPatience is how long a peer may leave its packets unread before it counts
+// as gone.
+const sendPatience = 5 * time.Second
+
 // Send writes one packet. The files stay open here.
 func (c *Conn) Send(v any, files ...*os.File) error {
 	data, err := json.Marshal(v)
@@ -70,18 +76,37 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 	}
 	var oob []byte
 	if len(files) > 0 {
-		fds := make([]int, len(files))
-		for i, f := range files {
-			fds[i] = int(f.Fd())
+		fds, err := descriptors(files)
+		if err != nil {
+			return fmt.Errorf("sending packet: %w", err)
 		}
 		oob = syscall.UnixRights(fds...)
+		defer runtime.KeepAlive(files)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.c.SetWriteDeadline(time.Now().Add(sendPatience)); err != nil {
+		return fmt.Errorf("sending packet: %w", err)
+	}
 	if _, _, err := c.c.WriteMsgUnix(data, oob, nil); err != nil {
 		return fmt.Errorf("sending packet: %w", err)
 	}
 	return nil
+}
+
+// descriptors gives the numbers of open files without changing their mode.
+func descriptors(files []*os.File) ([]int, error) {
+	fds := make([]int, len(files))
+	for i, f := range files {
+		raw, err := f.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) })
+		}
+		if err != nil {
+			return nil, fmt.Errorf("descriptor %d: %w", i, err)
+		}
+	}
+	return fds, nil
 }
 
 // Receive reads one packet into v. The descriptors that came with it are the

@@ -1,0 +1,206 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package netd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+
+	"bawn/internal/ids"
+	"bawn/internal/netd/netdapi"
+	"bawn/internal/netplan"
+)
+
+var sessionForm = regexp.MustCompile(`^s-[0-9a-f]{1,32}$`)
+
+// maxWords bounds arguments and environment each; their size is bounded by the
+// packet's.
+const maxWords = 8192
+
+// checkSpec refuses what must not be started, whoever asks. proc checks once
+// more what the program's view is made of.
+func (s *Server) checkSpec(spec *netdapi.StartSpec, files []*os.File) error {
+	bad := func(format string, args ...any) error {
+		return netdapi.Errorf(netdapi.CodeBadRequest, "starting session: "+format, args...)
+	}
+	id := spec.Identity
+	if !sessionForm.MatchString(id.Session) {
+		return bad("session %q: not s- and hex digits", id.Session)
+	}
+	if err := netplan.CheckSlot(id.Slot); err != nil {
+		return bad("%v", err)
+	}
+	if id.Gen.IsZero() {
+		return bad("slot %d has no generation", id.Slot)
+	}
+	if _, err := ids.ParsePlacement(string(spec.Placement)); err != nil {
+		return bad("%v", err)
+	}
+	if (len(spec.Argv) == 0) == (len(spec.Exec) == 0) {
+		return bad("needs a command, and one only")
+	}
+	if len(spec.Argv) > maxWords || len(spec.Exec) > maxWords || len(spec.Env) > maxWords {
+		return bad("more than %d arguments or variables", maxWords)
+	}
+	if l := spec.Limits; l.PIDs < 0 || l.MemoryBytes < 0 || l.CPUPercent < 0 {
+		return bad("limits %+v: below zero", l)
+	}
+	if err := checkOwnAccount(id.Agent, spec.UID); err != nil {
+		return err
+	}
+	return s.checkMounts(spec, files)
+}
+
+// checkMounts makes sure that each directory is one that an operator may lend,
+// whatever admin believes: root's system directories, and Bawn's own, never
+// are.
+func (s *Server) checkMounts(spec *netdapi.StartSpec, files []*os.File) error {
+	mounts := append([]netdapi.Mount{}, spec.Lends...)
+	for _, m := range []*netdapi.Mount{spec.Work, spec.Repo} {
+		if m != nil {
+			mounts = append(mounts, *m)
+		}
+	}
+	if len(mounts) != len(files) {
+		return netdapi.Errorf(netdapi.CodeBadRequest, "starting session: %d descriptors for %d directories", len(files), len(mounts))
+	}
+	used := map[int]bool{}
+	for _, m := range mounts {
+		if m.FD < 0 || m.FD >= len(files) || used[m.FD] {
+			return netdapi.Errorf(netdapi.CodeBadRequest, "starting session: directory %s: descriptor %d is not its own", m.Path, m.FD)
+		}
+		used[m.FD] = true
+		if netplan.IsAgentUID(m.OwnerUID) {
+			return netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: directory %s: its owner, uid %d, is an agent", m.Path, m.OwnerUID)
+		}
+		if err := s.checkLendable(files[m.FD]); err != nil {
+			return netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: directory %s: %v", m.Path, err)
+		}
+	}
+	return nil
+}
+
+// A place is a directory as the kernel knows it, whatever its path.
+type place struct{ dev, ino uint64 }
+
+func placeOf(fd int, name string) (place, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(fd, name, &st, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return place{}, os.NewSyscallError("stat", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return place{}, errors.New("not a directory")
+	}
+	return place{uint64(st.Dev), st.Ino}, nil
+}
+
+// kept are the directories that no agent gets to see through a descriptor:
+// not they, not what lies in them, and not what they lie in.
+func (s *Server) kept() []string {
+	return []string{"/etc", "/usr", "/boot", "/proc", "/sys", "/dev", "/run", "/var/lib", "/var/run", "/bin", "/sbin", "/lib", "/lib64", s.o.State}
+}
+
+// checkLendable compares the directory and all above it with the kept ones,
+// and those and all above them with the directory.
+func (s *Server) checkLendable(dir *os.File) error {
+	raw, err := dir.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = raw.Control(func(fd uintptr) { inner = s.checkPlace(int(fd)) })
+	return errors.Join(err, inner)
+}
+
+func (s *Server) checkPlace(fd int) error {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	if flags&unix.O_PATH != 0 {
+		return errors.New("it was not opened for reading")
+	}
+	self, err := placeOf(fd, "")
+	if err != nil {
+		return err
+	}
+	above, err := ancestors(fd)
+	if err != nil {
+		return err
+	}
+	for _, name := range s.kept() {
+		keep, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("looking at %s: %w", name, err)
+		}
+		err = apart(self, above, keep, path.Clean(name))
+		unix.Close(keep)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apart reports whether the directory self, with above above it, and the kept
+// one share anything.
+func apart(self place, above []place, keep int, name string) error {
+	kept, err := placeOf(keep, "")
+	if err != nil {
+		return err
+	}
+	for _, p := range above { // begins with self
+		if p == kept {
+			return fmt.Errorf("it is %s or lies in it, which is not an operator's to lend", name)
+		}
+	}
+	over, err := ancestors(keep)
+	if err != nil {
+		return err
+	}
+	for _, p := range over {
+		if p == self {
+			return fmt.Errorf("%s lies in it, which is not an operator's to lend", name)
+		}
+	}
+	return nil
+}
+
+// maxDepth bounds the climb to the root directory.
+const maxDepth = 256
+
+// ancestors lists the directory itself and every one above it.
+func ancestors(fd int) ([]place, error) {
+	at, err := unix.Openat(fd, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("open", err)
+	}
+	defer func() { unix.Close(at) }()
+	var list []place
+	for range maxDepth {
+		p, err := placeOf(at, "")
+		if err != nil {
+			return nil, err
+		}
+		if len(list) > 0 && list[len(list)-1] == p {
+			return list, nil // the root is its own parent
+		}
+		list = append(list, p)
+		up, err := unix.Openat(at, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, os.NewSyscallError("open", err)
+		}
+		unix.Close(at)
+		at = up
+	}
+	return nil, fmt.Errorf("it lies deeper than %d directories", maxDepth)
+}

@@ -1,0 +1,167 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package netd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"bawn/internal/netd/netdapi"
+	"bawn/internal/netkern"
+	"bawn/internal/netplan"
+	"bawn/internal/proc"
+)
+
+// Options says what a Server works on.
+type Options struct {
+	State    string // Bawn's state directory, absolute: agents and public lie below it
+	Mark     string // names what is made in the kernel: "bawn", or "bawn-" and 8 hex digits
+	AdminUID uint32 // who may use admin's verbs, besides root
+	ProxyUID uint32 // who may take listeners, besides root
+	Version  string
+	Log      *slog.Logger
+	Now      func() time.Time
+
+	// check is called before each step of a build; tests use it to fail one.
+	check func(step string) error
+}
+
+// A Server keeps the sessions of one host.
+type Server struct {
+	o        Options
+	since    time.Time
+	cgroups  *proc.Cgroups
+	frozen   freezer
+	firewall *netkern.Firewall // nil where it could not be set up
+	noWall   error             // why not
+
+	accounts sync.Mutex // one change of the account files at a time
+
+	mu       sync.Mutex
+	sessions map[string]*running
+	slots    map[int]*running
+	seq      uint64
+	feed     *feed // the proxy's connection
+	watchers map[*caller]struct{}
+	unseen   []netdapi.Exit // nobody has been told yet
+	ending   bool           // no new session
+	live     sync.WaitGroup // sessions that are not taken apart yet
+}
+
+// Open takes apart what an earlier run left and prepares the host. What the
+// host cannot do is no error: sessions that would need it are refused, and
+// [netdapi.Status] says why.
+func Open(ctx context.Context, o Options) (*Server, error) {
+	if !filepath.IsAbs(o.State) {
+		return nil, fmt.Errorf("opening netd: state directory %q is not absolute", o.State)
+	}
+	if o.check == nil {
+		o.check = func(string) error { return nil }
+	}
+	s := &Server{
+		o: o, since: o.Now(),
+		sessions: map[string]*running{}, slots: map[int]*running{}, watchers: map[*caller]struct{}{},
+		frozen: freezer{groups: map[int]*proc.Cgroup{}, log: o.Log},
+	}
+	var err error
+	if s.cgroups, err = proc.OpenCgroups(o.Mark); err != nil {
+		return nil, fmt.Errorf("opening netd: %w", err)
+	}
+	// First the processes, then what held them.
+	if err := s.cgroups.Leftovers(); err != nil {
+		return nil, fmt.Errorf("opening netd: taking apart what the last run left: %w", err)
+	}
+	if err := proc.RemoveLeftTemps(o.State); err != nil {
+		return nil, fmt.Errorf("opening netd: taking apart what the last run left: %w", err)
+	}
+	s.firewall, s.noWall = netkern.OpenFirewall(ctx, netkern.FirewallConfig{
+		Plan:     netplan.Host{Table: o.Mark, Cgroup: o.Mark},
+		Lost:     func(string) { s.frozen.set(true) },
+		Standing: func() { s.frozen.set(false) },
+		Log:      o.Log,
+	})
+	if s.noWall != nil {
+		o.Log.Warn("no agent can be held by uid", "error", s.noWall)
+	}
+	return s, nil
+}
+
+// maxCallers bounds the connections: admin's, the proxy's, and those that are
+// just being replaced.
+const maxCallers = 32
+
+// Serve answers on l until ctx is done, then ends every session and takes apart
+// what Open and the sessions made.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// The firewall is watched until the last session is gone.
+	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	defer unwatch()
+	watcher := make(chan error, 1)
+	go func() {
+		var err error
+		if s.firewall != nil {
+			if err = s.firewall.Run(watching); err != nil {
+				cancel() // without a watcher nothing may run
+			}
+		}
+		watcher <- err
+	}()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	err := s.accept(ctx, l)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	s.endAll()
+	unwatch()
+	return errors.Join(err, <-watcher, s.takeApart())
+}
+
+// accept takes connections until l is closed, and waits for their ends.
+func (s *Server) accept(ctx context.Context, l net.Listener) error {
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	room := make(chan struct{}, maxCallers)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return fmt.Errorf("accepting callers: %w", err)
+		}
+		unix, ok := c.(*net.UnixConn)
+		if !ok {
+			c.Close()
+			return fmt.Errorf("accepting callers: %T is not a Unix socket", c)
+		}
+		select {
+		case room <- struct{}{}:
+		default:
+			s.o.Log.Warn("a caller was turned away: too many connections")
+			c.Close()
+			continue
+		}
+		callers.Go(func() {
+			defer func() { <-room }()
+			s.serve(ctx, unix)
+		})
+	}
+}
+
+// takeApart removes what Open made. The sessions are gone.
+func (s *Server) takeApart() error {
+	var errs []error
+	if s.firewall != nil {
+		errs = append(errs, s.firewall.Close())
+	}
+	return errors.Join(append(errs, s.cgroups.Remove())...)
+}
