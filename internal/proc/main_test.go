@@ -10,8 +10,17 @@ import (
 	"bawn/internal/proc"
 )
 
-// TestMain lets the test binary be process 1 of an agent.
+// TestMain lets the test binary be process 1 of an agent, the program that
+// tries things in the agent's place, and a starter that is then killed.
 func TestMain(m *testing.M) {
 	proc.MaybeStage()
+	if len(os.Args) > 2 {
+		switch os.Args[1] {
+		case insideVerb:
+			os.Exit(inside(os.Args[2:]))
+		case starterVerb:
+			os.Exit(starter(os.Args[2]))
+		}
+	}
 	os.Exit(m.Run())
 }

@@ -106,17 +106,13 @@ func openTerminal(rows, cols uint16) (master, slave int, err error) {
 	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
 		return -1, -1, fmt.Errorf("unlocking a terminal: %w", err)
 	}
-	slave, err = unix.IoctlRetInt(master, unix.TIOCGPTPEER)
-	if err != nil {
-		n, nerr := unix.IoctlGetInt(master, unix.TIOCGPTN)
-		if nerr != nil {
-			return -1, -1, fmt.Errorf("naming a terminal: %w", nerr)
-		}
-		slave, err = unix.Open(fmt.Sprintf("/dev/pts/%d", n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	// Without NOCTTY it would become the terminal of this process's session.
+	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, flags)
+	if errno != 0 {
+		return -1, -1, fmt.Errorf("opening a terminal: %w", errno)
 	}
-	if err != nil {
-		return -1, -1, fmt.Errorf("opening a terminal: %w", err)
-	}
+	slave = int(fd)
 	size := unix.Winsize{Row: rows, Col: cols}
 	if err := unix.IoctlSetWinsize(master, unix.TIOCSWINSZ, &size); err != nil {
 		return -1, -1, fmt.Errorf("sizing a terminal: %w", err)
