@@ -1,0 +1,114 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// tick is the unit of times in /proc/PID/stat (proc(5)): USER_HZ, which is 100
+// on every architecture that Go runs on.
+const tick = time.Second / 100
+
+// firstAgentUID and lastAgentUID bound the accounts of Bawn's agents: their
+// programs are the load, not the peer.
+const (
+	firstAgentUID = 1_900_000_000
+	lastAgentUID  = 1_900_009_999
+)
+
+// process is one line of the process table.
+type process struct {
+	pid, parent int
+	cpu         time.Duration // user and system, its waited-for children included
+	agent       bool
+}
+
+// cpuOf adds up the CPU time of a process and of all below it, but for what
+// runs as an agent, and all below that.
+func cpuOf(root int) (time.Duration, error) {
+	table, err := processes()
+	if err != nil {
+		return 0, err
+	}
+	children := make(map[int][]process)
+	var total time.Duration
+	found := false
+	for _, p := range table {
+		children[p.parent] = append(children[p.parent], p)
+		if p.pid == root {
+			total, found = p.cpu, true
+		}
+	}
+	if !found {
+		return 0, fmt.Errorf("process %d is gone", root)
+	}
+	for next := []int{root}; len(next) > 0; next = next[1:] {
+		for _, p := range children[next[0]] {
+			if p.agent {
+				continue
+			}
+			total += p.cpu
+			next = append(next, p.pid)
+		}
+	}
+	return total, nil
+}
+
+func processes() ([]process, error) {
+	paths, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	var table []process
+	for _, path := range paths {
+		p, err := readProcess(path)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		table = append(table, p)
+	}
+	return table, nil
+}
+
+func readProcess(path string) (process, error) {
+	var p process
+	raw, err := os.ReadFile(filepath.Join(path, "stat"))
+	if err != nil {
+		return p, err
+	}
+	// The name, in parentheses, may hold anything.
+	text := string(raw)
+	f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(f) < 15 {
+		return p, fmt.Errorf("%s/stat: %q", path, text)
+	}
+	p.pid, err = strconv.Atoi(filepath.Base(path))
+	if err != nil {
+		return p, err
+	}
+	if p.parent, err = strconv.Atoi(f[1]); err != nil {
+		return p, err
+	}
+	for _, field := range f[11:15] { // utime, stime, cutime, cstime
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return p, err
+		}
+		p.cpu += time.Duration(n) * tick
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return p, err
+	}
+	uid := info.Sys().(*syscall.Stat_t).Uid
+	p.agent = uid >= firstAgentUID && uid <= lastAgentUID
+	return p, nil
+}

@@ -1,0 +1,21 @@
+module bawn/bench
+
+go 1.26.8
+
+require (
+	github.com/elazarl/goproxy v1.9.4
+	golang.org/x/net v0.62.0
+)
+
+require (
+	github.com/vishvananda/netlink v1.3.1 // indirect
+	github.com/vishvananda/netns v0.0.5 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
+	golang.org/x/sync v0.25.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/text v0.44.0 // indirect
+)
+
+require bawn v0.0.0
+
+replace bawn => ../
