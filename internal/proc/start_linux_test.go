@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -460,3 +461,5 @@ func TestACgroupIsJoinedBeforeTheAgentRuns(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
