@@ -53,3 +53,13 @@ func BenchmarkEncodeDecision(b *testing.B) {
 		buf = e.decision(buf[:0], d)
 	}
 }
+
+func BenchmarkParseLine(b *testing.B) {
+	line := seeds()[0]
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := parseLine(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

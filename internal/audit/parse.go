@@ -5,6 +5,7 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -44,60 +45,106 @@ func (r Record) Time() time.Time {
 
 var errLong = fmt.Errorf("line is longer than %d bytes", maxLine)
 
+// A frame is what every line has. The embedding of a frame and a body reads
+// both at once.
+type frame struct {
+	V    int    `json:"v"`
+	Kind string `json:"kind"`
+	Prev string `json:"prev"`
+}
+
+type (
+	fileLine struct {
+		frame
+		FileHead
+	}
+	decisionLine struct {
+		frame
+		Decision
+	}
+	outcomeLine struct {
+		frame
+		Outcome
+	}
+	summaryLine struct {
+		frame
+		Summary
+	}
+	gapLine struct {
+		frame
+		Gap
+	}
+)
+
 // parseLine reads one line, without its newline. It refuses other versions and
 // unknown kinds, but lets unknown members pass.
 func parseLine(line []byte) (Record, error) {
 	if len(line) > maxLine {
 		return Record{}, errLong
 	}
-	var frame struct {
-		V    int    `json:"v"`
-		Kind string `json:"kind"`
-		Seq  uint64 `json:"seq"`
-		Prev string `json:"prev"`
+	kind, err := kindOf(line)
+	if err != nil {
+		return Record{}, err
 	}
-	if err := json.Unmarshal(line, &frame); err != nil {
-		return Record{}, fmt.Errorf("reading record: %w", err)
+	rec, f, err := parseBody(kind, line)
+	switch {
+	case err != nil:
+		return Record{}, fmt.Errorf("reading %s record: %w", kind, err)
+	case f.V != Version:
+		return Record{}, fmt.Errorf("reading record: version %d, this program knows %d", f.V, Version)
+	case f.Kind != kind:
+		return Record{}, errors.New("reading record: two kinds")
 	}
-	if frame.V != Version {
-		return Record{}, fmt.Errorf("reading record: version %d, this program knows %d", frame.V, Version)
-	}
-	rec := Record{Seq: frame.Seq}
-	prev, err := hex.DecodeString(frame.Prev)
+	prev, err := hex.DecodeString(f.Prev)
 	if err != nil || len(prev) != len(rec.Prev) {
 		return Record{}, errors.New("reading record: prev is not 64 hex digits")
 	}
 	copy(rec.Prev[:], prev)
-	body, err := rec.body(frame.Kind)
-	if err != nil {
-		return Record{}, err
-	}
-	if err := json.Unmarshal(line, body); err != nil {
-		return Record{}, fmt.Errorf("reading %s record %d: %w", frame.Kind, rec.Seq, err)
-	}
 	return rec, nil
 }
 
-// body sets the pointer for kind and returns it.
-func (r *Record) body(kind string) (any, error) {
+// kindPrefix is how the lines that the journal writes begin.
+var kindPrefix = []byte(`{"v":1,"kind":"`)
+
+// kindOf finds out what to read the line into: by its beginning, if it is as
+// the journal writes it, or by reading it once for that alone.
+func kindOf(line []byte) (string, error) {
+	if rest, ok := bytes.CutPrefix(line, kindPrefix); ok {
+		if end := bytes.IndexByte(rest, '"'); end > 0 && bytes.IndexByte(rest[:end], '\\') < 0 {
+			return string(rest[:end]), nil
+		}
+	}
+	var f frame
+	if err := json.Unmarshal(line, &f); err != nil {
+		return "", fmt.Errorf("reading record: %w", err)
+	}
+	return f.Kind, nil
+}
+
+func parseBody(kind string, line []byte) (Record, frame, error) {
 	switch kind {
 	case KindFile:
-		r.File = new(FileHead)
-		return r.File, nil
+		var l fileLine
+		err := json.Unmarshal(line, &l)
+		return Record{Seq: l.Seq, File: &l.FileHead}, l.frame, err
 	case KindDecision:
-		r.Decision = new(Decision)
-		return r.Decision, nil
+		var l decisionLine
+		err := json.Unmarshal(line, &l)
+		return Record{Seq: l.Seq, Decision: &l.Decision}, l.frame, err
 	case KindOutcome:
-		r.Outcome = new(Outcome)
-		return r.Outcome, nil
+		var l outcomeLine
+		err := json.Unmarshal(line, &l)
+		return Record{Seq: l.Seq, Outcome: &l.Outcome}, l.frame, err
 	case KindSummary:
-		r.Summary = new(Summary)
-		return r.Summary, nil
+		var l summaryLine
+		err := json.Unmarshal(line, &l)
+		return Record{Seq: l.Seq, Summary: &l.Summary}, l.frame, err
 	case KindGap:
-		r.Gap = new(Gap)
-		return r.Gap, nil
+		var l gapLine
+		err := json.Unmarshal(line, &l)
+		return Record{Seq: l.Seq, Gap: &l.Gap}, l.frame, err
 	}
-	return nil, fmt.Errorf("reading record: kind %q is unknown", kind)
+	return Record{}, frame{}, errors.New("this program does not know that kind")
 }
 
 // A lineReader hands out the lines of a journal file and never holds more than

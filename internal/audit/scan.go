@@ -39,8 +39,9 @@ type Entry struct {
 }
 
 const (
-	scanWindow = 1 << 16                // entries that wait for an outcome before a scan hands them out without
-	pollEvery  = 200 * time.Millisecond // of Follow
+	scanWindow  = 1 << 16                // entries that wait for an outcome before a scan hands them out without
+	firstWindow = 1 << 20                // bytes of each series that a scan for the newest entries reads first
+	pollEvery   = 200 * time.Millisecond // of Follow
 )
 
 // Scan reads the journals in dir, all series merged by time, and hands out
@@ -49,6 +50,10 @@ const (
 // outcome is found. An error ends the scan.
 func Scan(dir string, f Filter) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
+		if f.Limit > 0 {
+			newest(dir, f, firstWindow, yield)
+			return
+		}
 		r := reader{dir: dir, filter: f}
 		defer r.close()
 		j := joiner{filter: f, window: scanWindow}
@@ -68,6 +73,74 @@ func Scan(dir string, f Filter) iter.Seq2[Entry, error] {
 		}
 		j.drain(true, yield)
 	}
+}
+
+// newest hands out the newest f.Limit entries that f chooses. It reads the ends
+// of the series first, and more of them as long as there are too few entries.
+func newest(dir string, f Filter, window int64, yield func(Entry, error) bool) {
+	for ; ; window *= 8 {
+		all, partial, err := readEnds(dir, f, window)
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		if partial && len(all) < f.Limit {
+			continue
+		}
+		for _, e := range all[max(0, len(all)-f.Limit):] {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		return
+	}
+}
+
+// readEnds reads the last bytes of each series, as many as window. Where there
+// are more, it leaves out what is older than the beginning of any window: of
+// that time, not all was read.
+func readEnds(dir string, f Filter, window int64) (all []Entry, partial bool, err error) {
+	r := reader{dir: dir, filter: f, window: window}
+	defer r.close()
+	j := joiner{filter: f, window: scanWindow}
+	for {
+		it, err := r.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		j.add(it)
+	}
+	var from time.Time
+	for _, s := range r.series {
+		partial = partial || s.partial
+		if s.partial && s.from.After(from) {
+			from = s.from
+		}
+	}
+	j.drain(true, func(e Entry, _ error) bool {
+		if !e.time().Before(from) {
+			all = append(all, e)
+		}
+		return true
+	})
+	return all, partial, nil
+}
+
+// time is that of the decision, the summary or the gap; a damaged line has
+// none.
+func (e *Entry) time() time.Time {
+	switch {
+	case e.Decision != nil:
+		return e.Decision.Time
+	case e.Summary != nil:
+		return e.Summary.Time
+	case e.Gap != nil:
+		return e.Gap.Time
+	}
+	return time.Time{}
 }
 
 // Follow hands out what f chooses as it is written, from f.Since on or, where
@@ -114,6 +187,7 @@ func wait(ctx context.Context, d time.Duration) {
 type reader struct {
 	dir    string
 	filter Filter
+	window int64 // of each series; see stream
 	series []*source
 	polled bool // the directory was listed since the last end
 }
@@ -176,7 +250,9 @@ func (r *reader) list() error {
 	}
 	for _, plane := range sortedKeys(series) {
 		if !known[plane] {
-			r.series = append(r.series, &source{stream: stream{dir: r.dir, plane: plane, since: r.filter.Since}})
+			r.series = append(r.series, &source{stream: stream{
+				dir: r.dir, plane: plane, since: r.filter.Since, window: r.window, needles: r.filter.needles(),
+			}})
 		}
 	}
 	return nil
@@ -247,40 +323,32 @@ func (j *joiner) outcome(o *Outcome) {
 	}
 }
 
-// trim keeps the newest entries where there is a limit. What the code filter
-// may still drop is kept beyond it.
+// trim drops the oldest entries where there is a limit and they cannot be among
+// the newest any more.
 func (j *joiner) trim() {
-	if j.filter.Limit <= 0 || len(j.queue) < 2*j.filter.Limit+scanWindow {
+	limit := j.filter.Limit
+	if limit <= 0 || len(j.queue) < 2*(limit+scanWindow) {
 		return
 	}
-	kept := j.queue[:0]
+	var kept []*waiting
 	for _, w := range j.queue {
 		if !w.complete || j.filter.code(&w.Entry) {
 			kept = append(kept, w)
 		}
 	}
-	clear(j.queue[len(kept):])
-	j.queue = kept
-	if n := len(kept) - j.filter.Limit - scanWindow; n > 0 {
-		for _, w := range kept[:n] {
-			if w.Decision != nil {
-				delete(j.open, w.Decision.Request)
-			}
+	n := max(0, len(kept)-limit-scanWindow)
+	for _, w := range kept[:n] {
+		if w.Decision != nil {
+			delete(j.open, w.Decision.Request)
 		}
-		j.queue = append([]*waiting(nil), kept[n:]...)
 	}
+	j.queue = append([]*waiting(nil), kept[n:]...)
 }
 
 // drain hands out what is ready: the complete entries at the front, what is
 // beyond the window and, at the end, everything. It reports false when the
 // caller wants no more.
 func (j *joiner) drain(end bool, yield func(Entry, error) bool) bool {
-	if j.filter.Limit > 0 && !end {
-		return true
-	}
-	if j.filter.Limit > 0 {
-		j.newest()
-	}
 	n := 0
 	for _, w := range j.queue {
 		if !end && !w.complete && len(j.queue)-n <= j.window {
@@ -297,15 +365,17 @@ func (j *joiner) drain(end bool, yield func(Entry, error) bool) bool {
 	return true
 }
 
-// newest leaves the last entries that the filter chooses.
-func (j *joiner) newest() {
-	var kept []*waiting
-	for _, w := range j.queue {
-		if j.filter.code(&w.Entry) {
-			kept = append(kept, w)
-		}
+// needles are what every line that f chooses holds, as the journal writes it,
+// and so does the line of its outcome.
+func (f *Filter) needles() [][]byte {
+	var all [][]byte
+	if f.Agent != "" {
+		all = append(all, appendString([]byte(`"agent":`), f.Agent))
 	}
-	j.queue = kept[max(0, len(kept)-j.filter.Limit):]
+	if f.User != "" {
+		all = append(all, appendString([]byte(`"user":`), f.User))
+	}
+	return all
 }
 
 func (f *Filter) within(t time.Time) bool {

@@ -5,6 +5,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -349,5 +350,56 @@ func TestLongFieldsAreClippedAndSaySo(t *testing.T) {
 	got := entries(t, dir, Filter{})
 	if len(got) != 1 || !got[0].Decision.Clipped || len(got[0].Decision.Path) != maxPath {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestNewestReadsOnlyTheEnds asks for the newest entries of series that are
+// longer than what is read first, and compares with a scan of everything.
+func TestNewestReadsOnlyTheEnds(t *testing.T) {
+	dir := t.TempDir()
+	now := start
+	clock := func() time.Time { return now }
+	busy := open(t, dir, Options{Plane: "egress", FileBytes: 30 << 10, Now: clock})
+	quiet := open(t, dir, Options{Plane: "resolver", Now: clock})
+	for i := range 500 {
+		now = start.Add(time.Duration(i) * time.Second)
+		d := testDecision(fmt.Sprintf("r-%d", i))
+		if i%50 == 0 {
+			d.Agent, d.Code = "rare", codes.PathNotAllowed
+		}
+		if i%10 == 0 {
+			d.Verdict = verdict.Deny
+			decide(t, quiet, d)
+			continue
+		}
+		decide(t, busy, d)
+		busy.Outcome(testOutcome(d.Request))
+	}
+	if err := errors.Join(busy.Close(), quiet.Close()); err != nil {
+		t.Fatal(err)
+	}
+	filters := map[string]Filter{
+		"any":            {},
+		"rare agent":     {Agent: "rare"},
+		"code":           {Code: codes.PathNotAllowed},
+		"until long ago": {Until: start.Add(time.Minute)},
+		"since long ago": {Since: start.Add(time.Minute)},
+	}
+	for name, f := range filters {
+		all := entries(t, dir, f)
+		for _, limit := range []int{1, 7, 40, 200, 1000} {
+			f.Limit = limit
+			var got []Entry
+			newest(dir, f, 4<<10, func(e Entry, err error) bool {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, e)
+				return true
+			})
+			if diff := cmp.Diff(all[max(0, len(all)-limit):], got); diff != "" {
+				t.Errorf("%s, newest %d: %d entries, want %d", name, limit, len(got), min(limit, len(all)))
+			}
+		}
 	}
 }

@@ -4,6 +4,7 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +34,13 @@ type stream struct {
 	dir   string
 	plane string
 	since time.Time // files that end before are skipped
+	// window, where it is not 0, is how many bytes at the end of the series to
+	// read. partial says that there were more, from is the time of the first
+	// record then.
+	window  int64
+	partial bool
+	from    time.Time
+	needles [][]byte // lines without one of these are passed over
 
 	at     uint64 // index of the open file, or of the last one that was read
 	name   string
@@ -53,7 +61,10 @@ func (s *stream) next() (item, error) {
 		}
 		line, whole, err := s.lines.next()
 		if err == nil && whole {
-			return s.item(line), nil
+			if it, ok := s.item(line); ok {
+				return it, nil
+			}
+			continue
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return item{}, fmt.Errorf("reading journal %s: %w", s.name, err)
@@ -68,14 +79,23 @@ func (s *stream) next() (item, error) {
 	}
 }
 
-func (s *stream) item(line []byte) item {
+func (s *stream) item(line []byte) (_ item, wanted bool) {
 	begin := s.offset
 	s.offset = s.lines.base + s.lines.offset
+	first := s.partial && s.from.IsZero()
+	for _, n := range s.needles {
+		if !first && !bytes.Contains(line, n) {
+			return item{}, false
+		}
+	}
 	rec, err := parseLine(line)
 	if err != nil {
-		return item{damage: &Damage{s.name, begin, s.offset - begin, err.Error()}}
+		return item{damage: &Damage{s.name, begin, s.offset - begin, err.Error()}}, true
 	}
-	return item{Record: rec}
+	if first {
+		s.from = rec.Time()
+	}
+	return item{Record: rec}, true
 }
 
 // atEnd is called at the end of the open file. It reports whether to read on:
@@ -136,19 +156,62 @@ func (s *stream) open() error {
 	if err != nil {
 		return err
 	}
-	for i, name := range series[s.plane] {
-		if name.index <= s.at || s.old(series[s.plane][i+1:]) {
+	files := series[s.plane]
+	if s.at == 0 && s.window > 0 {
+		return s.openWindow(files)
+	}
+	for i, name := range files {
+		if name.index <= s.at || s.old(files[i+1:]) {
 			continue
 		}
-		f, err := os.Open(filepath.Join(s.dir, name.String()))
+		return s.openAt(name, 0)
+	}
+	return io.EOF
+}
+
+func (s *stream) openAt(name fileName, offset int64) error {
+	f, err := os.Open(filepath.Join(s.dir, name.String()))
+	if err != nil {
+		return fmt.Errorf("opening journal: %w", err)
+	}
+	s.f, s.at, s.name, s.offset = f, name.index, name.String(), offset
+	return s.rewind()
+}
+
+// openWindow opens the file that the window begins in, at the first line that
+// begins in the window.
+func (s *stream) openWindow(files []fileName) error {
+	left := s.window
+	for i := len(files) - 1; i >= 0; i-- {
+		info, err := os.Stat(filepath.Join(s.dir, files[i].String()))
 		if err != nil {
 			return fmt.Errorf("opening journal: %w", err)
 		}
-		s.f, s.at, s.name, s.offset = f, name.index, name.String(), 0
-		s.lines = newLineReader(f, 0)
-		return nil
+		if info.Size() > left {
+			s.partial = true
+			return s.openInside(files[i], info.Size()-left)
+		}
+		left -= info.Size()
+		if i == 0 || s.old(files[i:]) {
+			return s.openAt(files[i], 0)
+		}
 	}
 	return io.EOF
+}
+
+// openInside opens a file behind the first newline from offset on.
+func (s *stream) openInside(name fileName, offset int64) error {
+	if err := s.openAt(name, offset); err != nil {
+		return err
+	}
+	_, whole, err := s.lines.next()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading journal %s: %w", s.name, err)
+	}
+	if whole {
+		s.offset += s.lines.offset
+	}
+	return s.rewind()
 }
 
 // clockSlack is how far back a clock may have been set between two files
