@@ -200,8 +200,14 @@ func (c *Child) Signal(sig syscall.Signal) error {
 	if sig == syscall.SIGKILL {
 		return c.Kill()
 	}
-	err := send(int(c.control.Fd()), note{Signal: int(sig)})
-	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EBADF) {
+	// Close may come at the same moment: the number is good only while held.
+	raw, err := c.control.SyscallConn()
+	if err == nil {
+		var sent error
+		err = raw.Control(func(fd uintptr) { sent = send(int(fd), note{Signal: int(sig)}) })
+		err = errors.Join(err, sent)
+	}
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, os.ErrClosed) {
 		return nil
 	}
 	return err
