@@ -134,7 +134,7 @@ func TestOutcomeJoinsAndWaitsAtMostTheFlushTime(t *testing.T) {
 	if err := j.Outcome(o); err != nil {
 		t.Fatal(err)
 	}
-	for range 100 {
+	for range 3000 {
 		if got := lines(t, dir); got[len(got)-1].Outcome != nil {
 			break
 		}

@@ -313,7 +313,7 @@ func TestSummariesComeWithoutFurtherTraffic(t *testing.T) {
 		d.Verdict = verdict.Deny
 		decide(t, j, d)
 	}
-	for range 200 {
+	for range 1200 {
 		if got := lines(t, dir); got[len(got)-1].Summary != nil {
 			return
 		}
