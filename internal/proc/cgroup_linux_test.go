@@ -54,15 +54,24 @@ func groupDirs(t *testing.T, path string) []string {
 	return found
 }
 
-// sleeper starts a process that does nothing, and ends it with the test.
-func sleeper(t *testing.T) *exec.Cmd {
+// sleeper starts a process that does nothing and is reaped as soon as it ends:
+// a zombie would stay in its group.
+func sleeper(t *testing.T) (pid int, ended <-chan struct{}) {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	return cmd
+	done := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-done
+	})
+	return cmd.Process.Pid, done
 }
 
 func TestCgroupsHoldLimits(t *testing.T) {
@@ -128,14 +137,12 @@ func TestKillEndsEveryProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := sleeper(t), sleeper(t)
-	for _, cmd := range []*exec.Cmd{a, b} {
-		if err := g.Add(cmd.Process.Pid); err != nil {
+	for range 2 {
+		pid, _ := sleeper(t)
+		if err := g.Add(pid); err != nil {
 			t.Fatal(err)
 		}
 	}
-	go a.Wait() // a zombie stays in its group
-	go b.Wait()
 	if err := g.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +157,8 @@ func TestI1FreezeStopsAndThawLetsGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := sleeper(t)
-	if err := g.Add(cmd.Process.Pid); err != nil {
+	pid, _ := sleeper(t)
+	if err := g.Add(pid); err != nil {
 		t.Fatal(err)
 	}
 	wait := func(want bool) {
@@ -179,7 +186,6 @@ func TestI1FreezeStopsAndThawLetsGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(true)
-	go cmd.Wait()
 	if err := g.Kill(); err != nil { // a frozen session can be ended
 		t.Fatal(err)
 	}
@@ -191,8 +197,8 @@ func TestI13LeftoversTouchOnlyTheMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := sleeper(t)
-	if err := g.Add(left.Process.Pid); err != nil {
+	pid, killed := sleeper(t)
+	if err := g.Add(pid); err != nil {
 		t.Fatal(err)
 	}
 	foreign := groupDirs(t, root)[0] + "/mine"
@@ -200,8 +206,6 @@ func TestI13LeftoversTouchOnlyTheMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Remove(foreign)
-	gone := make(chan error, 1)
-	go func() { gone <- left.Wait() }()
 	again, err := proc.OpenCgroups(root)
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +213,7 @@ func TestI13LeftoversTouchOnlyTheMark(t *testing.T) {
 	if err := again.Leftovers(); err != nil {
 		t.Fatal(err)
 	}
-	<-gone // it was killed
+	<-killed
 	if dirs := groupDirs(t, root+"/slot-3"); len(dirs) > 0 {
 		t.Errorf("left: %s", dirs)
 	}

@@ -30,7 +30,7 @@ const (
 
 // newState makes a state directory with one agent, as Bawn's accounts part
 // does.
-func newState(t *testing.T) string {
+func newState(t testing.TB) string {
 	t.Helper()
 	state := filepath.Join(t.TempDir(), "var/lib/bawn")
 	for _, dir := range []string{"agents/dev", "public"} {
@@ -463,3 +463,18 @@ func TestACgroupIsJoinedBeforeTheAgentRuns(t *testing.T) {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+func BenchmarkStart(b *testing.B) {
+	roottest.Require(b)
+	state := newState(b)
+	for b.Loop() {
+		c, err := proc.Start(b.Context(), spec(state, "true"), nil, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.Wait()
+		if err := c.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
