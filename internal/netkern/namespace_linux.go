@@ -54,7 +54,7 @@ func (n *Namespace) build(plan netplan.Namespace, check func(string) error) erro
 		do   func() error
 	}{
 		{"namespace", n.unshare},
-		{"loopback", loopbackUp},
+		{"loopback", LoopbackUp},
 		{"addresses", func() error { return addAddresses(plan.Addresses) }},
 		{"routes", func() error { return addRoutes(plan.Routes) }},
 		// Before the listeners, and long before the agent: there is no moment
@@ -88,7 +88,8 @@ func (n *Namespace) unshare() error {
 	return nil
 }
 
-func loopbackUp() error {
+// LoopbackUp brings up the loopback interface of the calling thread's namespace.
+func LoopbackUp() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
