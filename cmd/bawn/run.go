@@ -80,7 +80,8 @@ not run it, 126 when it was refused.`,
 }
 
 func (a *app) run(ctx context.Context, f runFlags, argv []string) (int, error) {
-	a.unhook() // signals are the program's from here on
+	ctx = context.WithoutCancel(ctx) // unhook ends it
+	a.unhook()                       // signals are the program's from here on
 	std := terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 	start, files, err := f.start(argv)
 	defer fdpass.CloseAll(files)
