@@ -27,6 +27,7 @@ import (
 	"bawn/internal/apitype"
 	"bawn/internal/client"
 	"bawn/internal/config"
+	"bawn/internal/proc"
 	"bawn/internal/termfilter"
 )
 
@@ -34,14 +35,12 @@ import (
 var version = "dev"
 
 func main() {
+	proc.MaybeStage() // inside an agent's view nothing else of this program runs
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run is main without the process: it returns the exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if len(args) == 1 && args[0] == stageVerb {
-		return stage() // inside an agent's view: nothing else may run there
-	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, unhook: stop}

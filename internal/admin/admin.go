@@ -53,6 +53,8 @@ type Server struct {
 	base    context.Context // of connections that were taken over
 	applies sync.Mutex      // one policy or registry change at a time
 
+	selfTest sync.Mutex // one at a time
+
 	mu       sync.Mutex
 	shut     map[ids.Placement]string // why no agent is handed out there; absent: it is
 	doctored *apitype.Doctor          // newest result

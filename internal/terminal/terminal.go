@@ -64,8 +64,12 @@ func attachTTY(ctx context.Context, s *client.Session, std Streams) apitype.Exit
 	defer stop()
 	go copyInput(master, std.In, nil)
 	out := &sync.WaitGroup{}
-	out.Go(func() { io.Copy(termfilter.NewWriter(std.Out), master) }) // ends with EIO when the last agent's end is closed
-	exit := waitExit(ctx, s, forwarded[1:])
+	show := termfilter.NewWriter(std.Out)
+	out.Go(func() {
+		io.Copy(show, master) // ends with EIO when the last agent's end is closed
+		show.Close()          // undoes what a program that was killed left on
+	})
+	exit := waitExit(ctx, s, forwarded)
 	waitOutput(out, master)
 	return exit
 }
@@ -74,19 +78,36 @@ func attachPipes(ctx context.Context, s *client.Session, std Streams) apitype.Ex
 	stdin, stdout, stderr := s.Files[0], s.Files[1], s.Files[2]
 	go copyInput(stdin, std.In, stdin)
 	out := &sync.WaitGroup{}
-	out.Go(func() { io.Copy(shown(std.Out), stdout) })
-	out.Go(func() { io.Copy(shown(std.Err), stderr) })
+	one := &sync.Mutex{} // a sequence of one stream must not be completed by the other
+	out.Go(func() { show(std.Out, one, stdout) })
+	out.Go(func() { show(std.Err, one, stderr) })
 	exit := waitExit(ctx, s, forwarded)
 	waitOutput(out, stdout, stderr)
 	return exit
 }
 
-// shown filters what goes to a terminal.
-func shown(f *os.File) io.Writer {
-	if term.IsTerminal(int(f.Fd())) {
-		return termfilter.NewWriter(f)
+// show copies to f, through the filter if f is a terminal. The filter writes
+// whole sequences, each under turn.
+func show(f *os.File, turn sync.Locker, from io.Reader) {
+	if !term.IsTerminal(int(f.Fd())) {
+		io.Copy(f, from)
+		return
 	}
-	return f
+	w := termfilter.NewPlainWriter(inTurn{f, turn})
+	io.Copy(w, from)
+	w.Close()
+}
+
+// inTurn writes under a lock.
+type inTurn struct {
+	io.Writer
+	turn sync.Locker
+}
+
+func (w inTurn) Write(p []byte) (int, error) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	return w.Writer.Write(p)
 }
 
 // copyInput passes the operator's input on and then closes closing. It may stay
@@ -159,13 +180,8 @@ func followSize(std Streams, master *os.File) (stop func()) {
 	return func() { signal.Stop(changes); close(changes) }
 }
 
-// leave undoes what full-screen programs switch on and a program that was
-// killed leaves on: mouse reports, bracketed paste, hidden cursor, colours,
-// focus reports, keypad mode.
-const leave = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?25h\x1b[?1l\x1b>\x1b[0m"
-
+// restore gives the terminal back as it was.
 func restore(std Streams, old *term.State) {
-	io.WriteString(std.Out, leave)
 	// Answers to questions that the agent put to the terminal must not become
 	// input of the operator's shell.
 	unix.IoctlSetInt(int(std.In.Fd()), unix.TCFLSH, unix.TCIFLUSH)

@@ -1,0 +1,50 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bawn/internal/config"
+	"bawn/internal/netd"
+	"bawn/internal/supervise"
+)
+
+func (a *app) netdCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "netd", Hidden: true, Short: "Run the root helper (bawn up starts it)", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Geteuid() != 0 {
+				return errors.New("starting netd: it needs root: bawn up starts it")
+			}
+			if err := netd.DropCaps(); err != nil {
+				return fmt.Errorf("starting netd: %w", err)
+			}
+			o := netd.Options{State: a.paths().Lib(), Mark: a.paths().Mark(), Version: version, Log: a.logger("netd"), Now: time.Now}
+			var err error
+			if o.AdminUID, err = uidOf(config.AdminAccount); err != nil {
+				return err
+			}
+			if o.ProxyUID, err = uidOf(config.ProxyAccount); err != nil {
+				return err
+			}
+			l, err := inherited(supervise.FirstFile)
+			if err != nil {
+				return err
+			}
+			ready := sayReady(supervise.FirstFile + 1)
+			s, err := netd.Open(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			ready()
+			return s.Serve(cmd.Context(), l)
+		},
+	}
+}
