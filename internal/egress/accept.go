@@ -181,14 +181,5 @@ func (c *conn) refuse(v verdict.Verdict, proto string) {
 	c.x.begin()
 	c.x.rec.Proto = proto
 	c.x.record(v)
-	c.reset()
-}
-
-// reset makes the close of the connection a reset, so that the client sees a
-// failure and not an end.
-func (c *conn) reset() {
-	if tcp, ok := c.raw.(*net.TCPConn); ok {
-		tcp.SetLinger(0) //nolint:errcheck // the close follows either way
-	}
-	c.raw.Close()
+	reset(c.raw)
 }

@@ -38,7 +38,7 @@ func (x *exchange) deny(v verdict.Verdict) (keep bool) {
 	}
 	if x.answered || x.mute || x.c.flow.wasCut() != nil {
 		x.finish()
-		x.c.reset()
+		reset(x.c.raw)
 		return false
 	}
 	x.out.Status = status

@@ -51,7 +51,8 @@ func (x *exchange) readBody() verdict.Verdict {
 	switch {
 	case err != nil:
 		x.q.Close = true
-		return badBody(err)
+		v := badBody(err)
+		return x.cutVerdict(v.Stage, v.Code, v.Detail)
 	case n > limit:
 		x.q.Close = true
 		return verdict.Refuse("body", codes.BodyTooLarge, "more than a guard can judge")

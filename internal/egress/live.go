@@ -321,9 +321,13 @@ func (f *flow) cut(why cut) {
 	up := f.up
 	f.mu.Unlock()
 	f.cancel()
-	f.client.conn.Close()
+	if f.phase.Load() == phaseIdle && why.why == "limit" {
+		f.client.conn.Close() // nothing is under way: an ordinary end
+		return
+	}
+	reset(f.client.conn)
 	if up != nil {
-		up.Close()
+		reset(up)
 	}
 }
 

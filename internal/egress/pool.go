@@ -39,7 +39,8 @@ type poolKey struct {
 type pool struct {
 	s      *Server
 	mu     sync.Mutex
-	idle   map[poolKey][]*upstream
+	idle   map[poolKey][]*upstream // those of a key that came last are last
+	count  int                     // of all
 	closed bool
 }
 
@@ -77,11 +78,13 @@ func (p *pool) take(key poolKey) *upstream {
 	up := list[last]
 	list[last] = nil
 	p.idle[key] = list[:last]
+	p.count--
 	p.s.live.idle.Add(-1)
 	return up
 }
 
-// put gives a connection back, or closes it where there are enough.
+// put gives a connection back, or closes it where there are enough of its key.
+// Where there are enough in all, it closes the one that has waited longest.
 func (p *pool) put(up *upstream) {
 	p.mu.Lock()
 	list := p.idle[up.key]
@@ -92,8 +95,38 @@ func (p *pool) put(up *upstream) {
 	}
 	up.since = time.Duration(p.s.live.clock.Load())
 	p.idle[up.key] = append(list, up)
+	p.count++
 	p.s.live.idle.Add(1)
+	var oldest *upstream
+	if p.count > p.s.lim.IdleUpstreams {
+		oldest = p.takeOldest()
+	}
 	p.mu.Unlock()
+	if oldest != nil {
+		oldest.close()
+	}
+}
+
+// takeOldest takes out what has waited longest. mu is held.
+func (p *pool) takeOldest() *upstream {
+	var oldest *upstream
+	for _, list := range p.idle {
+		if len(list) > 0 && (oldest == nil || list[0].since < oldest.since) {
+			oldest = list[0]
+		}
+	}
+	if oldest == nil {
+		return nil
+	}
+	list := p.idle[oldest.key]
+	copy(list, list[1:])
+	list[len(list)-1] = nil
+	if p.idle[oldest.key] = list[:len(list)-1]; len(list) == 1 {
+		delete(p.idle, oldest.key)
+	}
+	p.count--
+	p.s.live.idle.Add(-1)
+	return oldest
 }
 
 // expire closes what has waited since before a moment of the sweep's clock.
@@ -130,6 +163,7 @@ func (p *pool) remove(old func(*upstream) bool) {
 			p.idle[key] = kept
 		}
 	}
+	p.count -= len(out)
 	p.mu.Unlock()
 	p.s.live.idle.Add(-int64(len(out)))
 	for _, up := range out {
@@ -139,3 +173,7 @@ func (p *pool) remove(old func(*upstream) bool) {
 
 // close closes the connection without a farewell, which could block.
 func (up *upstream) close() { up.sock.conn.Close() }
+
+// abort closes it so that the server sees a failure: what it has got is not the
+// whole.
+func (up *upstream) abort() { reset(up.sock.conn) }

@@ -128,7 +128,7 @@ func (x *exchange) broken(err error) {
 	}
 	x.out.Code, x.out.Error = v.Code, v.Detail
 	x.finish()
-	x.c.reset()
+	reset(x.c.raw)
 }
 
 // send writes the head, and the body as far as it is here already. What is
@@ -205,7 +205,8 @@ func (x *exchange) await(up *upstream, b *buffers, u *upload) verdict.Verdict {
 // the connection to the upstream was ended for that.
 func (x *exchange) noResponse(err error, u *upload) verdict.Verdict {
 	if fault := u.agentFault(); fault != nil {
-		return badBody(fault)
+		v := badBody(fault)
+		return x.cutVerdict(v.Stage, v.Code, v.Detail)
 	}
 	if e, ok := errors.AsType[*httpwire.Error](err); ok {
 		return verdict.Refuse("upstream", codes.UpstreamUnreachable, "the response is malformed: "+e.Error())

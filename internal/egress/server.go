@@ -97,8 +97,9 @@ type Limits struct {
 	Continue  time.Duration // how long the upstream's 100 is waited for before the agent gets one anyway; 300 ms
 	Linger    time.Duration // for an agent to read an answer that came before its request ended; 2 s
 
-	IdleUpstream time.Duration // of an upstream connection between requests; 90 s
-	IdlePerHost  int           // upstream connections that wait, for one rule, name and port; 64: with fewer, parallel requests to one name dial anew each time
+	IdleUpstream  time.Duration // of an upstream connection between requests; 90 s
+	IdlePerHost   int           // upstream connections that wait, for one rule, name and port; as Connections, lest parallel requests dial anew each time
+	IdleUpstreams int           // and for one lease in all; twice that
 
 	GuardBody int64 // octets of a body that a guard asks for; 10 MiB
 	Wire      httpwire.Limits
@@ -116,7 +117,8 @@ func (l Limits) orDefault() Limits {
 	or(&l.Continue, 300*time.Millisecond)
 	or(&l.Linger, 2*time.Second)
 	or(&l.IdleUpstream, 90*time.Second)
-	or(&l.IdlePerHost, 64)
+	or(&l.IdlePerHost, l.Connections)
+	or(&l.IdleUpstreams, 2*l.Connections)
 	or(&l.GuardBody, 10<<20)
 	return l
 }

@@ -23,6 +23,14 @@ func socketOf(c net.Conn) socket {
 	return s
 }
 
+// reset closes a connection so that the peer sees a failure and not an end.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		tcp.SetLinger(0) //nolint:errcheck // the close follows either way
+	}
+	c.Close()
+}
+
 // gone reports whether the peer has closed the connection. With mayEnd a peer
 // that only ended what it sends, as some simple clients do behind a request
 // without TLS, still waits for the response; a close looks the same until the

@@ -24,7 +24,7 @@ func (c *conn) transparent() {
 		c.x.rec.Proto, c.x.rec.Revision, c.x.rec.Asked = "tcp", revision, to.String()
 		c.x.host, c.x.port = c.host, to.Port()
 		c.x.record(d.Verdict)
-		c.reset()
+		reset(c.raw)
 		return
 	}
 	c.s.stage("judged")

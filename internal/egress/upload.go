@@ -57,7 +57,7 @@ func (u *upload) run() {
 		if p := recover(); p != nil {
 			u.x.c.panicked(p)
 			u.err = errPanic
-			u.up.close()
+			u.up.abort()
 		}
 	}()
 	if !u.asked() {
@@ -66,7 +66,7 @@ func (u *upload) run() {
 	}
 	u.err = u.copy()
 	if u.fault != nil {
-		u.up.close()
+		u.up.abort()
 	}
 }
 

@@ -1,0 +1,87 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package egress_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"bawn/internal/audit"
+	"bawn/internal/netplan"
+)
+
+// BenchmarkKeepAlive1KB sends one request after the other through a tunnel
+// with TLS on both legs, policy and a journal on the disk. The client and the
+// server of the benchmark count as well; both are as small as can be.
+func BenchmarkKeepAlive1KB(b *testing.B) {
+	r := newRig(b, basic, func(r *rig) {
+		j, err := audit.OpenJournal(b.TempDir(), audit.Options{Plane: "egress"})
+		must(b, err)
+		b.Cleanup(func() { j.Close() })
+		r.cfg.Recorder = j
+	})
+	r.script(apiHost, apiAddr, 443, answer1KB)
+	conn := r.tunnel(r.listen(netplan.Explicit), apiHost)
+	conn.SetDeadline(time.Time{})
+	br := bufio.NewReader(conn)
+	request := []byte("GET /v1/things/12345?limit=2 HTTP/1.1\r\nHost: api.example.com\r\nUser-Agent: bench/1.0\r\nAccept: */*\r\nAuthorization: Bearer abcdefghijklmnopqrstuvwxyz\r\n\r\n")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := conn.Write(request); err != nil {
+			b.Fatal(err)
+		}
+		if err := skipResponse(br); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func answer1KB(c net.Conn, br *bufio.Reader) {
+	answer := append([]byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Mon, 30 Nov 2026 10:00:00 GMT\r\nContent-Length: 1024\r\n\r\n"), bytes.Repeat([]byte{'x'}, 1024)...)
+	for {
+		if err := skipLines(br, nil); err != nil {
+			return
+		}
+		if _, err := c.Write(answer); err != nil {
+			return
+		}
+	}
+}
+
+func skipLines(br *bufio.Reader, see func(line []byte)) error {
+	for {
+		line, err := br.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if len(line) == 2 {
+			return nil
+		}
+		if see != nil {
+			see(line)
+		}
+	}
+}
+
+func skipResponse(br *bufio.Reader) error {
+	n := 0
+	err := skipLines(br, func(line []byte) {
+		if v, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			n, _ = strconv.Atoi(string(bytes.TrimSpace(v)))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if n != 1024 {
+		return io.ErrUnexpectedEOF
+	}
+	_, err = br.Discard(n)
+	return err
+}
