@@ -4,7 +4,6 @@
 package policy
 
 import (
-	"regexp"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -74,7 +73,7 @@ func Parse(src []byte) (*Document, error) {
 // read is Parse that returns what it could read beside the problems, so that
 // further checks can report at the same time.
 func read(src []byte) (*Document, Problems) {
-	r := &reader{forms: map[string]*regexp.Regexp{}}
+	r := newReader()
 	d := &Document{}
 	if !checkText(src, &r.problems) {
 		return d, r.problems
@@ -97,6 +96,7 @@ func read(src []byte) (*Document, Problems) {
 	if n := m.values["agents"]; n != nil {
 		d.agents = r.bodies(n, lookup(keys, "agents").shape, "agents", true)
 	}
+	r.fewPerHost(d)
 	r.uniqueIDs(d)
 	r.oneSpelling(d)
 	r.lint(d)
@@ -137,6 +137,31 @@ func (d *Document) each(do func(*body, *rule)) {
 			for _, ru := range b.rules {
 				do(b, ru)
 			}
+		}
+	}
+}
+
+// maxPerHost is how many rules one list may have about one host, so that no
+// decision takes long.
+const maxPerHost = 256
+
+// fewPerHost refuses more rules about one host than maxPerHost, and forgets
+// them: what follows compares the rules about a host with each other.
+func (r *reader) fewPerHost(d *Document) {
+	for _, list := range [][]*body{d.profiles, d.agents} {
+		for _, b := range list {
+			count := map[names.Pattern]int{}
+			kept := b.rules[:0]
+			for _, ru := range b.rules {
+				count[ru.host]++
+				if count[ru.host] == maxPerHost+1 {
+					r.problems.add(ru.line, ru.id, "put their paths and methods together", "more than %d rules about one host", maxPerHost)
+				}
+				if count[ru.host] <= maxPerHost {
+					kept = append(kept, ru)
+				}
+			}
+			b.rules = kept
 		}
 	}
 }

@@ -37,11 +37,17 @@ func (p *Problem) Error() string {
 // is the error of [Parse] and [Compile].
 type Problems []*Problem
 
-// Error gives one problem a line.
+// maxShown is how many problems one message lists.
+const maxShown = 100
+
+// Error gives one problem a line, and counts those that are too many to read.
 func (p Problems) Error() string {
-	lines := make([]string, len(p))
-	for i, problem := range p {
-		lines[i] = problem.Error()
+	lines := make([]string, 0, min(len(p), maxShown+1))
+	for _, problem := range p[:min(len(p), maxShown)] {
+		lines = append(lines, problem.Error())
+	}
+	if more := len(p) - maxShown; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more problems", more))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -16,6 +16,15 @@ import (
 type reader struct {
 	problems Problems
 	forms    map[string]*regexp.Regexp // compiled patterns
+
+	ruleKeys, noteKeys, denyKeys []key
+}
+
+func newReader() *reader {
+	return &reader{
+		forms:    map[string]*regexp.Regexp{},
+		ruleKeys: ruleKeys(), noteKeys: noteKeys(), denyKeys: append(matchKeys(), noteKeys()...),
+	}
 }
 
 // A mapping is a checked mapping: its keys and their values.
@@ -49,7 +58,6 @@ func (r *reader) fields(n *yaml.Node, keys []key, where string) (mapping, bool) 
 	if !r.isMapping(n, where) {
 		return m, false
 	}
-	known := keyNames(keys)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, ok := r.keyName(n.Content[i], where)
 		if !ok {
@@ -58,7 +66,7 @@ func (r *reader) fields(n *yaml.Node, keys []key, where string) (mapping, bool) 
 		line := n.Content[i].Line
 		switch {
 		case lookup(keys, name) == nil:
-			r.problems.add(line, where, didYouMean(name, known), "unknown key %s", show(name))
+			r.problems.add(line, where, didYouMean(name, keyNames(keys)), "unknown key %s", show(name))
 		case m.has(name):
 			r.problems.add(line, where, "", "key %q a second time (first on line %d)", name, m.values[name].Line)
 		default:

@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -138,6 +139,7 @@ func TestRefused(t *testing.T) {
 		"ask":                        {rules("{host: a.example, ask: true}"), "ask: true is not yet supported by this build"},
 		"websocket":                  {rules("{host: a.example, websocket: true}"), "websocket: true is not yet supported by this build"},
 		"a later guard":              {rules("{host: a.example, guard: text-filter}"), "guard text-filter is not yet supported by this build"},
+		"too many rules on a host":   {rules(manyRules(257)...), "line 261: p.257: more than 256 rules about one host"},
 		"budgets":                    {"version: 1\nprofiles: {p: {budgets: {requests: 600/min}}}\n", "p budgets: budgets are not yet supported by this build"},
 		"bad budgets":                {"version: 1\nprofiles: {p: {budgets: {requests: lots}}}\n", "a rate such as 600/min"},
 	} {
@@ -150,6 +152,25 @@ func TestRefused(t *testing.T) {
 				t.Errorf("got\n%v\nwant something with\n%s", err, tc.want)
 			}
 		})
+	}
+}
+
+func manyRules(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("{host: a.example, ports: [%d]}", 1000+i)
+	}
+	return list
+}
+
+func TestManyProblemsAreCounted(t *testing.T) {
+	list := make([]string, 150)
+	for i := range list {
+		list[i] = "hots: a.example"
+	}
+	_, err := policy.Parse([]byte(rules(list...)))
+	if err == nil || !strings.HasSuffix(err.Error(), "and 200 more problems") || strings.Count(err.Error(), "\n") != 100 {
+		t.Errorf("got %v", err)
 	}
 }
 

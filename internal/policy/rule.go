@@ -81,7 +81,7 @@ func (ru *rule) whole() bool { return ru.methods == nil && ru.paths == nil }
 
 // rules reads a rule list. owner begins the ids that are not given.
 func (r *reader) rules(n *yaml.Node, owner string) []*rule {
-	s := listOf(object(ruleKeys()))
+	s := listOf(object(r.ruleKeys))
 	where := owner + " rules"
 	if !r.list(n, s, where) {
 		return nil
@@ -99,7 +99,7 @@ func (r *reader) rules(n *yaml.Node, owner string) []*rule {
 // is called without an id of its own.
 func (r *reader) rule(n *yaml.Node, id string) *rule {
 	ru := &rule{id: id, line: n.Line, lines: map[string]int{}}
-	m, ok := r.fields(n, ruleKeys(), id)
+	m, ok := r.fields(n, r.ruleKeys, id)
 	if !ok {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (r *reader) rule(n *yaml.Node, id string) *rule {
 	if m.has("deny") {
 		r.denied(m, ru)
 	} else {
-		r.keys(m, ruleKeys(), ru)
+		r.keys(m, r.ruleKeys, ru)
 		if ru.ports == nil {
 			ru.ports = []Port{{Number: 443}}
 		}
@@ -137,9 +137,9 @@ func (r *reader) subject(m mapping, ru *rule) {
 // or beside.
 func (r *reader) denied(m mapping, ru *rule) {
 	ru.deny = true
-	inner := append(matchKeys(), noteKeys()...)
-	for _, k := range ruleKeys() {
-		if k.name == "deny" || !m.has(k.name) || lookup(noteKeys(), k.name) != nil {
+	inner := r.denyKeys
+	for _, k := range r.ruleKeys {
+		if k.name == "deny" || !m.has(k.name) || lookup(r.noteKeys, k.name) != nil {
 			continue
 		}
 		hint := ""
@@ -153,7 +153,7 @@ func (r *reader) denied(m mapping, ru *rule) {
 	if !ok {
 		return
 	}
-	for _, k := range noteKeys() {
+	for _, k := range r.noteKeys {
 		if m.has(k.name) && inside.has(k.name) {
 			r.problems.add(inside.values[k.name].Line, ru.id+" "+k.name, "", "written inside deny and beside it")
 		}
@@ -167,7 +167,7 @@ func (r *reader) denied(m mapping, ru *rule) {
 	if about != 1 {
 		r.problems.add(inside.node.Line, ru.id+" deny", "", "needs one of host, cidr, preset")
 	}
-	r.keys(m, noteKeys(), ru)
+	r.keys(m, r.noteKeys, ru)
 	r.keys(inside, inner, ru)
 }
 
