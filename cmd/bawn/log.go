@@ -165,10 +165,10 @@ func codeOf(e audit.Entry) string {
 // host:port".
 func what(d *audit.Decision) string {
 	host := d.Host
-	if host == "" {
-		host = d.Asked
-	}
-	if d.Port != 0 && d.Port != 443 {
+	switch {
+	case host == "":
+		host = d.Asked // as the agent wrote it, port and all
+	case d.Port != 0 && d.Port != 443 && (d.Port != 80 || d.Scheme != "http"):
 		host += ":" + strconv.Itoa(int(d.Port))
 	}
 	if d.Method == "" || d.Method == "CONNECT" || d.Scheme == "" {

@@ -132,9 +132,8 @@ func unprivileged() error {
 	if os.Geteuid() == 0 {
 		return errors.New("this process must not be root: bawn up starts it under its own account")
 	}
-	// For all threads: the flag belongs to each.
-	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
-		return fmt.Errorf("setting no_new_privs: %w", errno)
+	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || set != 1 {
+		return errors.New("this process must not be able to gain rights (no_new_privs): bawn up starts it so")
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("refusing to be traced: %w", err)

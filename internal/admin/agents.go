@@ -31,6 +31,9 @@ func (s *Server) listAgents(w http.ResponseWriter, q *http.Request, _ peercred.P
 	}
 	list := make([]apitype.Agent, 0, len(agents))
 	for _, a := range agents {
+		if a.Name == session.Doctor {
+			continue
+		}
 		out := apiAgent(a)
 		out.Sessions = running[a.Name]
 		list = append(list, out)

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"bawn/internal/netplan"
 	"bawn/internal/peercred"
 	"bawn/internal/probe"
+	"bawn/internal/proc"
 	"bawn/internal/session"
 	"bawn/internal/store"
 )
@@ -154,6 +156,7 @@ func probeConfig(s *Server, run *session.Running, p ids.Placement, hostPort stri
 		proxy = netplan.UIDProxy(run.Slot)
 	}
 	c := probe.Default(p, proxy)
+	c.CA, c.Bundle = path.Join(proc.PublicPath, proc.CAFile), path.Join(proc.PublicPath, proc.BundleFile)
 	c.Loopback = append(c.Loopback, netip.MustParseAddrPort(hostPort))
 	c.Own = append(c.Own, s.o.Paths.AdminSock(), s.o.Paths.NetdSock())
 	return c

@@ -16,6 +16,7 @@ import (
 	"bawn/internal/codes"
 	"bawn/internal/names"
 	"bawn/internal/peercred"
+	"bawn/internal/session"
 	"bawn/internal/verdict"
 )
 
@@ -62,6 +63,9 @@ func parseFilter(q url.Values) (f audit.Filter, follow bool, err error) {
 		}
 	}
 	f.Agent, f.User = q.Get("agent"), q.Get("user")
+	if f.Agent == "" {
+		f.Except = session.Doctor // Bawn's own attacks on itself are not the operator's question
+	}
 	if f.Host, err = filterHost(q.Get("host")); err != nil {
 		return f, false, err
 	}

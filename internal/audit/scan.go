@@ -17,6 +17,7 @@ import (
 // A Filter chooses entries; every field that is set must hold.
 type Filter struct {
 	Agent   string
+	Except  string // every agent but this one
 	User    string
 	Host    string // canonical
 	Verdict *verdict.Effect
@@ -385,7 +386,7 @@ func (f *Filter) within(t time.Time) bool {
 // decision judges everything but the code, which the outcome may still bring.
 func (f *Filter) decision(d *Decision) bool {
 	return f.within(d.Time) &&
-		(f.Agent == "" || f.Agent == d.Agent) &&
+		(f.Agent == "" || f.Agent == d.Agent) && (f.Except == "" || f.Except != d.Agent) &&
 		(f.User == "" || f.User == d.User) &&
 		(f.Host == "" || f.Host == d.Host) &&
 		(f.Verdict == nil || *f.Verdict == d.Verdict)
@@ -402,7 +403,7 @@ func (f *Filter) code(e *Entry) bool {
 
 func (f *Filter) summary(s *Summary) bool {
 	return f.within(s.Time) && f.Host == "" &&
-		(f.Agent == "" || f.Agent == s.Agent) &&
+		(f.Agent == "" || f.Agent == s.Agent) && (f.Except == "" || f.Except != s.Agent) &&
 		(f.User == "" || f.User == s.User) &&
 		(f.Verdict == nil || *f.Verdict == verdict.Deny)
 }

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A child is one process of Bawn, started again when it ends.
@@ -92,12 +94,19 @@ func (c *child) keep(ctx context.Context) error {
 
 // once runs the child a single time, on a thread that lives as long as the
 // child does: the kernel sends the child its death signal when the thread that
-// made it ends (prctl(2), PR_SET_PDEATHSIG).
+// made it ends (prctl(2), PR_SET_PDEATHSIG). A process without root inherits
+// from that thread that no program it might execute gains a right. The thread
+// is never used for anything else: it ends with the goroutine.
 func (c *child) once(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		if c.cred != nil {
+			if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+				done <- fmt.Errorf("setting no_new_privs: %w", err)
+				return
+			}
+		}
 		done <- c.run(ctx)
 	}()
 	return <-done
