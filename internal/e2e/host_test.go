@@ -77,7 +77,8 @@ func bootWith(t *testing.T, o operator.Options) *host {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("bawn up said:\n%s", op.Log())
+			lines := strings.SplitAfter(op.Log(), "\n")
+			t.Logf("bawn up said last:\n%s", strings.Join(lines[max(0, len(lines)-40):], ""))
 		}
 	})
 	return &host{op, w}

@@ -5,6 +5,7 @@ package e2e_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,8 +17,12 @@ import (
 	"bawn/internal/world"
 )
 
+// prebuilt spares a test run the build of the program.
+var prebuilt = flag.String("bawn", "", "test this program instead of one that is built")
+
 func TestMain(m *testing.M) {
 	world.Main()
+	flag.Parse()
 	dir, err := os.MkdirTemp("", "bawn-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -68,6 +73,9 @@ func (f *fixtures) once(t *testing.T, name string, build func(to string) error) 
 // bawn builds the program as it is released.
 func (f *fixtures) bawn(t *testing.T) string {
 	t.Helper()
+	if *prebuilt != "" {
+		return *prebuilt
+	}
 	return f.once(t, "bawn", func(to string) error { return goBuild(to, "bawn/cmd/bawn") })
 }
 
