@@ -160,14 +160,20 @@ func (c *conn) panicked(p any) {
 		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 }
 
+// answering is how many connections beyond its bound an agent is answered on at
+// a time.
+const answering = 32
+
 // tooMany refuses a connection beyond the agent's bound. A client of the
-// explicit proxy is told so in HTTP, before it has asked; others see a reset.
+// explicit proxy is told so in HTTP, before it has asked; others, and those
+// beyond that bound as well, see a reset.
 func (c *conn) tooMany() {
 	v := verdict.Refuse("accept", codes.ConcurrencyExceeded, "")
-	if c.src.Arrival != netplan.Explicit {
+	if c.src.Arrival != netplan.Explicit || !c.t.refused.enter(answering) {
 		c.refuse(v, "tcp")
 		return
 	}
+	defer c.t.refused.leave()
 	c.flow.await(phaseHead)
 	c.x.begin()
 	c.x.q.Close = true

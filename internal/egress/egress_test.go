@@ -199,3 +199,34 @@ func TestBodies(t *testing.T) {
 		t.Errorf("dialled %d times, want once", r.net.dials())
 	}
 }
+
+// TestReadOnlyGuard: a rule with the guard passes what only reads.
+func TestReadOnlyGuard(t *testing.T) {
+	r := newRig(t, `
+version: 1
+profiles:
+  p: {rules: [{host: api.example.com, guard: read-only}]}
+agents:
+  dev: {profile: p}
+`)
+	r.upstream(apiHost, apiAddr, 443, echo)
+	client := r.client(r.listen(netplan.Explicit))
+	for method, code := range map[string]codes.Code{"GET": "", "POST": codes.MethodNotAllowed, "OPTIONS": codes.BodyNotAllowed} {
+		req, err := http.NewRequest(method, "https://api.example.com/x", nil)
+		must(t, err)
+		if code != "" {
+			req.Body = io.NopCloser(strings.NewReader("x"))
+			req.ContentLength = 1
+		}
+		res, err := client.Do(req)
+		must(t, err)
+		if code == "" {
+			if res.StatusCode != 200 {
+				t.Errorf("%s: %s", method, res.Status)
+			}
+			res.Body.Close()
+			continue
+		}
+		wantDenial(t, res, 403, code)
+	}
+}

@@ -189,11 +189,12 @@ type leaseKey struct {
 // A tenant is one lease's share of a Server: what its connections, on all of
 // its listeners, have in common and share with no other.
 type tenant struct {
-	key   leaseKey
-	uses  int // calls of Serve; guarded by Server.mu
-	conns counter
-	pool  pool
-	tlsUp *tls.Config // with the lease's own session tickets
+	key     leaseKey
+	uses    int     // calls of Serve; guarded by Server.mu
+	conns   counter // open ones, within the bound
+	refused counter // ones beyond it that are being told so
+	pool    pool
+	tlsUp   *tls.Config // with the lease's own session tickets
 }
 
 // sessionTickets is how many upstream TLS sessions a lease may resume.

@@ -1,0 +1,95 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"bawn/internal/audit"
+	"bawn/internal/codes"
+	"bawn/internal/guard"
+	"bawn/internal/httpwire"
+	"bawn/internal/policy"
+	"bawn/internal/verdict"
+)
+
+// heard is a guard that asks for the body and remembers it.
+type heard struct{ body []byte }
+
+func (*heard) Head(*guard.Request) guard.Verdict { return guard.Verdict{Answer: guard.NeedBody} }
+
+func (h *heard) Body(r *guard.Request) guard.Verdict {
+	h.body = r.Body
+	if bytes.Contains(r.Body, []byte("evil")) {
+		return guard.Refuse(codes.FieldNotAllowed, "evil")
+	}
+	return guard.Verdict{Answer: guard.Allow}
+}
+
+type noPolicies struct{}
+
+func (noPolicies) Current() (*policy.Policy, uint64, verdict.Verdict) {
+	return nil, 0, verdict.Verdict{}
+}
+func (noPolicies) Changed() <-chan struct{} { return nil }
+
+type noRecorder struct{}
+
+func (noRecorder) Decide(*audit.Decision) error { return nil }
+func (noRecorder) Outcome(*audit.Outcome) error { return nil }
+
+// TestGuardReadsBody: a guard that asks for the body sees all of it, or the
+// request is refused; what goes up is what it saw.
+func TestGuardReadsBody(t *testing.T) {
+	const start = "POST / HTTP/1.1\r\nHost: h\r\n"
+	for name, c := range map[string]struct {
+		in   string
+		code codes.Code
+		body string
+		up   string // the framing that goes up
+	}{
+		"by length":      {start + "Content-Length: 5\r\n\r\nhello", "", "hello", "Content-Length: 5"},
+		"chunked":        {start + "Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "", "hello", "Content-Length: 5"},
+		"empty":          {start + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", "", "Content-Length: 0"},
+		"over two parts": {start + "Transfer-Encoding: chunked\r\n\r\n2\r\nev\r\n2\r\nil\r\n0\r\n\r\n", codes.FieldNotAllowed, "evil", ""},
+		"too long":       {start + "Content-Length: 11\r\n\r\nhello world", codes.BodyTooLarge, "", ""},
+		"too many parts": {start + "Transfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n", codes.BodyTooLarge, "", ""},
+		"compressed":     {start + "Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello", codes.BodyUndecodable, "", ""},
+		"cut short":      {start + "Content-Length: 5\r\n\r\nhell", codes.BodyTruncated, "", ""},
+		"asked for":      {start + "Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello", "", "hello", "Content-Length: 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New(Config{Policies: noPolicies{}, Recorder: noRecorder{}, Limits: Limits{GuardBody: 10}})
+			near, far := net.Pipe()
+			defer near.Close()
+			go io.Copy(io.Discard, far)
+			conn := &conn{s: s, raw: near, cl: near, r: bufio.NewReader(strings.NewReader(c.in))}
+			conn.flow = s.live.add(conn, func() {})
+			defer s.live.remove(conn.flow)
+			x := &conn.x
+			x.c = conn
+			if err := x.q.Read(conn.r, httpwire.Limits{}); err != nil {
+				t.Fatal(err)
+			}
+			x.begin()
+			var h heard
+			x.d.Guards = guard.Chain{{Name: "heard", Guard: &h}}
+			if v := x.guards(); v.Code != c.code || v.Allowed() != (c.code == "") {
+				t.Fatalf("got %+v, want code %q", v, c.code)
+			}
+			if string(h.body) != c.body {
+				t.Errorf("the guard saw %q, want %q", h.body, c.body)
+			}
+			up := string(httpwire.AppendRequest(nil, &x.q, "/"))
+			if c.up != "" && (!strings.Contains(up, "\r\n"+c.up+"\r\n") || strings.Contains(up, "chunked") || strings.Contains(up, "Expect")) {
+				t.Errorf("goes up as %q", up)
+			}
+		})
+	}
+}
