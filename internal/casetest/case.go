@@ -87,7 +87,7 @@ func sections() []section {
 		{"messages", false, (*Case).readMessages},
 		{"query", false, (*Case).readQuery},
 		{"dns", true, (*Case).readDNS},
-		{"upstream", true, func(c *Case, s string) error { c.Upstream = message(s); return nil }},
+		{"upstream", true, func(c *Case, s string) error { c.Upstream = responses(s); return nil }},
 		{"state", true, (*Case).readState},
 		{"forwarded", false, (*Case).readForwarded},
 		{"want", true, (*Case).readWant},
@@ -182,6 +182,8 @@ func (c *Case) readConnect(s string) error {
 			c.Dst = value
 		case i == 0 && c.Arrive == arriveConnect:
 			c.Authority = line
+		case i == 0 && c.Arrive != arriveAbsolute:
+			c.Dst = line
 		default:
 			return fmt.Errorf("line %q is neither sni=, alpn= nor dst=", line)
 		}

@@ -16,6 +16,7 @@ import (
 	"bawn/internal/codes"
 	"bawn/internal/httpwire"
 	"bawn/internal/names"
+	"bawn/internal/policy"
 )
 
 // A client is the agent of a case: it says what the case says and reads what it
@@ -107,7 +108,7 @@ func (cl *client) hear(p *httpwire.Response) {
 // listen reads responses to the end of the connection.
 func (cl *client) listen(run *running, r *bufio.Reader) {
 	defer io.Copy(io.Discard, r) //nolint:errcheck // until the proxy is done
-	if run.c.Arrive == arriveTCP {
+	if run.opaque() {
 		return
 	}
 	for {
@@ -154,10 +155,24 @@ func (run *running) wantsTLS() bool {
 	default:
 		return false
 	}
-	if port == 80 {
-		return false
+	d := run.policy.Agent(run.agent).Name(host, port, run.now())
+	return port != 80 && !d.Plain && !run.otherTCP(d, port)
+}
+
+// otherTCP reports whether the client of a tunnel or a redirected connection
+// speaks another protocol, which only inspect: none lets through. On port 443,
+// or with a server name in the case, it speaks TLS all the same.
+func (run *running) otherTCP(d policy.Decision, port uint16) bool {
+	return run.c.Arrive == arriveTCP || d.Inspect == policy.InspectNone && port != 443 && run.c.SNI == nil
+}
+
+// opaque reports whether what goes up is no HTTP.
+func (run *running) opaque() bool {
+	host, port := run.connectName()
+	if run.c.Arrive == arriveTransparent {
+		host, port, _ = dstName(run.c.Dst)
 	}
-	return !run.policy.Agent(run.agent).Name(host, port, run.now()).Plain
+	return run.otherTCP(run.policy.Agent(run.agent).Name(host, port, run.now()), port)
 }
 
 // connectName reads the name and port of the tunnel.

@@ -12,8 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+
+	"bawn/internal/termfilter"
 )
 
 // The exit statuses of [Main].
@@ -38,12 +39,12 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	files, err := find(args)
 	if err != nil {
-		fmt.Fprintf(stderr, "bawn: %s\n", printable(err.Error()))
+		fmt.Fprintf(stderr, "bawn: %s\n", termfilter.Line(err.Error()))
 		return statusUnreadable
 	}
 	env, err := NewEnv()
 	if err != nil {
-		fmt.Fprintf(stderr, "bawn: %s\n", printable(err.Error()))
+		fmt.Fprintf(stderr, "bawn: %s\n", termfilter.Line(err.Error()))
 		return statusUnreadable
 	}
 	print := printLine
@@ -131,20 +132,14 @@ func printJSON(w io.Writer, r Result) {
 // filtered.
 func printLine(w io.Writer, r Result) {
 	if r.OK {
-		fmt.Fprintf(w, "ok    %s\n", printable(r.File))
+		fmt.Fprintf(w, "ok    %s\n", termfilter.Line(r.File))
 		return
 	}
 	for i, line := range strings.Split(r.Why, "\n") {
 		if i == 0 {
-			fmt.Fprintf(w, "FAIL  %s: %s\n", printable(r.File), printable(line))
+			fmt.Fprintf(w, "FAIL  %s: %s\n", termfilter.Line(r.File), termfilter.Line(line))
 		} else {
-			fmt.Fprintf(w, "      %s\n", printable(line))
+			fmt.Fprintf(w, "      %s\n", termfilter.Line(line))
 		}
 	}
-}
-
-// printable shows text that quotes a file: what does not print is escaped.
-func printable(s string) string {
-	quoted := strconv.QuoteToGraphic(s)
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }

@@ -26,6 +26,15 @@ func message(s string) []byte {
 	return []byte(strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body)
 }
 
+// responses is message for what a server answers: interim responses may come
+// before the final one.
+func responses(s string) []byte {
+	if first, rest, _ := strings.Cut(s, "\n\n"); strings.HasPrefix(first, "HTTP/1.1 1") && strings.HasPrefix(rest, "HTTP/1.") {
+		return append(message(first), responses(rest)...)
+	}
+	return message(s)
+}
+
 // framed reports whether a head says where its body ends.
 func framed(head string) bool {
 	for line := range strings.SplitSeq(head, "\n") {

@@ -90,7 +90,7 @@ type running struct {
 func (run *running) do() error {
 	run.resolver.lines = run.c.DNS
 	run.upstream.answer = run.c.Upstream
-	run.upstream.opaque = run.c.Arrive == arriveTCP
+	run.upstream.opaque = run.opaque()
 	run.upstream.mint = run.env.upstreamCertificate
 
 	arrival := netplan.Explicit

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
@@ -128,11 +129,16 @@ func (u *pretendUpstream) respond(w io.Writer, method string) bool {
 	if answer == nil {
 		answer = []byte(defaultAnswer)
 	}
-	head, body, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
+	final := answer
+	for bytes.HasPrefix(final, []byte("HTTP/1.1 1")) && !bytes.HasPrefix(final, []byte("HTTP/1.1 101")) {
+		_, final, _ = bytes.Cut(final, []byte("\r\n\r\n"))
+	}
+	interim := answer[:len(answer)-len(final)]
+	head, body, _ := bytes.Cut(final, []byte("\r\n\r\n"))
 	if method == "HEAD" {
 		body = nil
 	}
-	text := append(append(append([]byte(nil), head...), "\r\n\r\n"...), body...)
+	text := slices.Concat(interim, head, []byte("\r\n\r\n"), body)
 	if _, err := w.Write(text); err != nil {
 		return false
 	}
