@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"bawn/internal/verdict"
 )
 
 const web = "-- policy.yaml --\nversion: 1\nprofiles:\n  web: {rules: [{host: ok.example}]}\nagents:\n  dev: {profile: web}\n"
@@ -136,6 +138,14 @@ func TestIncoherentRecords(t *testing.T) {
 	if run.judge(&r); r.OK || !strings.Contains(r.Why, "1 requests were forwarded all the same") {
 		t.Errorf("forwarded: %+v", r)
 	}
+
+	run.records.decisions[0].Verdict, run.records.decisions[0].Inspect = verdict.Allow, "full"
+	run.upstream.requests = nil
+	r = Result{OK: true}
+	run.c.Want[0].Verdict = "allow"
+	if run.judge(&r); r.OK || !strings.Contains(r.Why, "1 requests were allowed, 0 were forwarded") {
+		t.Errorf("not forwarded: %+v", r)
+	}
 }
 
 func TestMain(t *testing.T) {
@@ -190,7 +200,7 @@ func TestMainJSON(t *testing.T) {
 	if status := Main([]string{"-json", file}, &out, &out); status != 0 {
 		t.Fatalf("status %d: %s", status, out.String())
 	}
-	want := `{"file":` + strconv.Quote(file) + `,"agent":"dev","results":[{"verdict":"allow","stage":"head","rule":"only-get"},{"verdict":"deny","code":"method_not_allowed","stage":"head"}],` +
+	want := `{"file":` + strconv.Quote(file) + `,"agent":"dev","results":[{"verdict":"allow","code":"","stage":"head","rule":"only-get"},{"verdict":"deny","code":"method_not_allowed","stage":"head","rule":""}],` +
 		`"forwarded":"GET / HTTP/1.1\nHost: ok.example\n\n","wanted":["allow","deny method_not_allowed"],"ok":true,"why":""}` + "\n"
 	if out.String() != want {
 		t.Errorf("got  %swant %s", out.String(), want)

@@ -15,9 +15,9 @@ import (
 // A Verdict is what came of one request, or of a connection without requests.
 type Verdict struct {
 	Verdict string     `json:"verdict"` // allow or deny
-	Code    codes.Code `json:"code,omitempty"`
-	Stage   string     `json:"stage,omitempty"`
-	Rule    string     `json:"rule,omitempty"`
+	Code    codes.Code `json:"code"`
+	Stage   string     `json:"stage"`
+	Rule    string     `json:"rule"`
 	detail  string
 }
 

@@ -229,6 +229,24 @@ func (r *recorder) verdicts() []Verdict {
 	return list
 }
 
+// allowed counts the requests that were let through. read is false when some
+// were not looked into, so that nobody can say how many there were.
+func (r *recorder) allowed() (n int, read bool) {
+	for _, v := range r.verdicts() {
+		if v.Verdict == "allow" {
+			n++
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.decisions {
+		if d.Verdict == verdict.Allow && d.Inspect != policy.InspectFull.String() {
+			return n, false
+		}
+	}
+	return n, true
+}
+
 // RefusedLate reports whether an outcome with this code and so many octets sent
 // up is that of an allowed request which was refused all the same, and which no
 // server got whole: nothing went up, or what the agent sent was at fault.
@@ -260,7 +278,7 @@ func (run *running) judge(r *Result) {
 	asked := run.resolver.names()
 	r.Forwarded = shown(append(requests[:len(requests):len(requests)], parts...))
 	r.Results = run.records.verdicts()
-	if len(r.Results) == 0 && r.OK && run.client.established {
+	if len(r.Results) == 0 && r.OK && run.client.established && len(run.c.Streams) == 0 {
 		// Nothing was asked for inside the connection, and it was let through.
 		r.Results = []Verdict{{Verdict: "allow", Stage: "name"}}
 	}
@@ -283,6 +301,9 @@ func (run *running) judge(r *Result) {
 		r.fail("everything was refused, and %d requests were forwarded all the same", len(requests))
 	case refusedOnly && !afterDNS && len(asked)+dialled > 0:
 		r.fail("everything was refused, and %v was asked for all the same", asked)
+	}
+	if allowed, read := run.records.allowed(); read && allowed != len(requests) {
+		r.fail("%d requests were allowed, %d were forwarded", allowed, len(requests))
 	}
 	if run.c.Forwarded != nil {
 		if why := differ(run.c.Forwarded, requests); why != "" {
