@@ -5,6 +5,7 @@ package proc_test
 
 import (
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -344,4 +345,38 @@ func TestNamesAndCertificatesAreTheAgentsOwn(t *testing.T) {
 	if r.out != want {
 		t.Errorf("got\n%s\nwant\n%s%s", r.out, want, r.err)
 	}
+}
+
+// In the uid placement the host's abstract sockets share the agent's network
+// namespace; Landlock keeps them apart.
+func TestAbstractSocketsOfTheHostAreOutOfReach(t *testing.T) {
+	roottest.Require(t)
+	name := "bawn-test-" + strconv.Itoa(os.Getpid())
+	l, err := net.Listen("unix", "@"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for placement, netns := range map[string]*os.File{"netns": newNetns(t), "uid": nil} {
+		s := insideSpec(t, "abstract of host", "own abstract")
+		s.Env = append(s.Env, "ABSTRACT="+name)
+		got := triesOf(t, runIn(t, s, netns))
+		if got["own abstract"] != succeeded {
+			t.Errorf("%s: its own: %s", placement, got["own abstract"])
+		}
+		want := map[string]string{"netns": "ECONNREFUSED", "uid": "EPERM"}[placement]
+		if got["abstract of host"] == want {
+			continue
+		}
+		if placement == "uid" && got["abstract of host"] == succeeded && !landlockScopes() {
+			roottest.Skip(t, "needs Landlock with scopes (Linux 6.12): this kernel leaves the host's abstract sockets open to the uid placement")
+		}
+		t.Errorf("%s: the host's: %s, want %s", placement, got["abstract of host"], want)
+	}
+}
+
+// landlockScopes reports whether the kernel can do it at all.
+func landlockScopes() bool {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	return errno == 0 && abi >= 6
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"bawn/internal/proc"
 	"bawn/internal/roottest"
 
 	"golang.org/x/sys/unix"
@@ -53,9 +54,19 @@ func inside(names []string) int {
 func tryInside(t *testing.T, names ...string) map[string]string {
 	t.Helper()
 	roottest.Require(t)
+	return triesOf(t, run(t, insideSpec(t, names...)))
+}
+
+func insideSpec(t *testing.T, names ...string) proc.Spec {
+	t.Helper()
 	s := spec(newState(t))
 	s.Exec = append([]string{insideVerb}, names...)
-	r := run(t, s)
+	return s
+}
+
+// triesOf reads what the agent's program printed.
+func triesOf(t *testing.T, r result) map[string]string {
+	t.Helper()
 	if r.Fault != "" || r.Status != 0 {
 		t.Fatalf("status %d, fault %q, said %s", r.Status, r.Fault, r.err)
 	}
@@ -301,22 +312,32 @@ var tries = map[string]func() error{
 	"mknodat set-uid": withMode(func(p string) error { return unix.Mknodat(unix.AT_FDCWD, p, unix.S_IFREG|0o4755, 0) }),
 	"device":          func() error { return unix.Mknodat(unix.AT_FDCWD, "/tmp/device", unix.S_IFCHR|0o666, deviceNumber) },
 
-	"ptrace 1":      call(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0, 0),
-	"memory of 1":   reading("/proc/1/mem"),
-	"fds of 1":      listing("/proc/1/fd"),
-	"env of 1":      reading("/proc/1/environ"),
-	"root of 1":     listing("/proc/1/root/"),
-	"binary of 1":   writing("/proc/1/exe"),
-	"own binary":    writing("/proc/self/exe"),
-	"read from 1":   readFrom1,
-	"steal from 1":  stealFrom1,
-	"kill 1":        func() error { return unix.Kill(1, unix.SIGKILL) },
-	"uid 0":         func() error { return call(unix.SYS_SETRESUID, 0, 0, 0)() },
-	"gid 0":         func() error { return call(unix.SYS_SETRESGID, 0, 0, 0)() },
-	"groups":        func() error { g := uint32(0); return call(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&g)))() },
-	"host name":     func() error { return unix.Sethostname([]byte("x")) },
-	"core limit":    func() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}) },
-	"oom immunity":  func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) },
+	"ptrace 1":         call(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0, 0),
+	"memory of 1":      reading("/proc/1/mem"),
+	"fds of 1":         listing("/proc/1/fd"),
+	"env of 1":         reading("/proc/1/environ"),
+	"root of 1":        listing("/proc/1/root/"),
+	"binary of 1":      writing("/proc/1/exe"),
+	"own binary":       writing("/proc/self/exe"),
+	"read from 1":      readFrom1,
+	"steal from 1":     stealFrom1,
+	"kill 1":           func() error { return unix.Kill(1, unix.SIGKILL) },
+	"uid 0":            func() error { return call(unix.SYS_SETRESUID, 0, 0, 0)() },
+	"gid 0":            func() error { return call(unix.SYS_SETRESGID, 0, 0, 0)() },
+	"groups":           func() error { g := uint32(0); return call(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&g)))() },
+	"host name":        func() error { return unix.Sethostname([]byte("x")) },
+	"core limit":       func() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}) },
+	"oom immunity":     func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) },
+	"abstract of host": func() error { return dialling("@" + os.Getenv("ABSTRACT"))() },
+	"own abstract": func() error {
+		l, err := net.Listen("unix", "@own")
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		return dialling("@own")()
+	},
+
 	"docker socket": dialling("/run/docker.sock"),
 	"system bus":    dialling("/run/dbus/system_bus_socket"),
 	"admin socket":  dialling("/run/bawn/admin.sock"),

@@ -95,7 +95,13 @@ type result struct {
 
 func run(t *testing.T, s proc.Spec) result {
 	t.Helper()
-	c, err := proc.Start(t.Context(), s, newNetns(t), nil)
+	return runIn(t, s, newNetns(t))
+}
+
+// runIn runs s in a network namespace; nil is the test's own.
+func runIn(t *testing.T, s proc.Spec, netns *os.File) result {
+	t.Helper()
+	c, err := proc.Start(t.Context(), s, netns, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
