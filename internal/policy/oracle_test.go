@@ -116,7 +116,7 @@ func randomRule(rnd *rand.Rand) plainRule {
 // TestDecisionsAgreeWithASecondReader: random policies and every query near
 // them, decided by the index and by going through the rules one by one.
 func TestDecisionsAgreeWithASecondReader(t *testing.T) {
-	rounds := 300
+	rounds := 100
 	if testing.Short() {
 		rounds = 30
 	}
