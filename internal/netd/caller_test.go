@@ -212,7 +212,7 @@ func TestSystemDirectoriesAreNotLent(t *testing.T) {
 			}
 			spec := r.spec("/bin/true")
 			set(&spec, &netdapi.Mount{FD: 0, Path: "/project"})
-			files, err := c.Start(t.Context(), spec, []*os.File{f})
+			files, err := c.Start(t.Context(), spec, lent(t, &spec, f))
 			f.Close()
 			if code(err) != netdapi.CodeNotPermitted {
 				netdapi.CloseAll(files)
@@ -227,12 +227,54 @@ func TestSystemDirectoriesAreNotLent(t *testing.T) {
 	defer own.Close()
 	spec := r.spec("/bin/true")
 	spec.Lends = []netdapi.Mount{{FD: 0, Path: "/a"}, {FD: 0, Path: "/b"}}
-	if _, err := c.Start(t.Context(), spec, []*os.File{own, own}); code(err) != netdapi.CodeBadRequest {
+	if _, err := c.Start(t.Context(), spec, lent(t, &spec, own, own)); code(err) != netdapi.CodeBadRequest {
 		t.Errorf("one descriptor for two directories: %v", err)
 	}
 	spec = r.spec("/bin/true")
 	spec.Work = &netdapi.Mount{FD: 0, Path: "/project", OwnerUID: devUID + 1}
-	if _, err := c.Start(t.Context(), spec, []*os.File{own}); code(err) != netdapi.CodeNotPermitted {
+	if _, err := c.Start(t.Context(), spec, lent(t, &spec, own)); code(err) != netdapi.CodeNotPermitted {
 		t.Errorf("another agent's directory: %v", err)
+	}
+}
+
+// TestI9OperatorsLendWhatIsTheirs: whose files an agent gets is what the kernel
+// says of a socket, not what admin says.
+func TestI9OperatorsLendWhatIsTheirs(t *testing.T) {
+	r, c, _ := withAgent(t)
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	const operator, stranger = 4711, 4712
+	try := func(owner uint32, proof *os.File) error {
+		spec := r.spec("/bin/true")
+		spec.Work = &netdapi.Mount{FD: 0, Path: "/project", OwnerUID: owner}
+		files := []*os.File{dir}
+		if proof != nil {
+			n := 1
+			spec.Operator, files = &n, append(files, proof)
+		}
+		got, err := c.Start(t.Context(), spec, files)
+		netdapi.CloseAll(got)
+		if err == nil {
+			r.exit()
+		}
+		return err
+	}
+	if err := try(operator, nil); code(err) != netdapi.CodeBadRequest {
+		t.Errorf("without a proof: %v", err)
+	}
+	if err := try(operator, dir); code(err) != netdapi.CodeBadRequest {
+		t.Errorf("a directory for a proof: %v", err)
+	}
+	if err := try(operator, socketOf(t, operator, stranger)); code(err) != netdapi.CodeNotPermitted {
+		t.Errorf("somebody outside the group: %v", err)
+	}
+	if err := try(stranger, socketOf(t, operator, operatorGID)); code(err) != netdapi.CodeNotPermitted {
+		t.Errorf("another's files: %v", err)
+	}
+	if err := try(operator, socketOf(t, operator, operatorGID)); err != nil {
+		t.Errorf("an operator's own: %v", err)
 	}
 }

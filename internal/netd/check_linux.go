@@ -15,6 +15,7 @@ import (
 	"bawn/internal/ids"
 	"bawn/internal/netd/netdapi"
 	"bawn/internal/netplan"
+	"bawn/internal/peercred"
 )
 
 var sessionForm = regexp.MustCompile(`^s-[0-9a-f]{1,32}$`)
@@ -67,10 +68,17 @@ func (s *Server) checkMounts(spec *netdapi.StartSpec, files []*os.File) error {
 			mounts = append(mounts, *m)
 		}
 	}
-	if len(mounts) != len(files) {
+	used := map[int]bool{}
+	operator, err := s.operator(spec, files, len(mounts))
+	if err != nil {
+		return err
+	}
+	if spec.Operator != nil {
+		used[*spec.Operator] = true
+	}
+	if len(mounts)+len(used) != len(files) {
 		return netdapi.Errorf(netdapi.CodeBadRequest, "starting session: %d descriptors for %d directories", len(files), len(mounts))
 	}
-	used := map[int]bool{}
 	for _, m := range mounts {
 		if m.FD < 0 || m.FD >= len(files) || used[m.FD] {
 			return netdapi.Errorf(netdapi.CodeBadRequest, "starting session: directory %s: descriptor %d is not its own", m.Path, m.FD)
@@ -79,11 +87,36 @@ func (s *Server) checkMounts(spec *netdapi.StartSpec, files []*os.File) error {
 		if netplan.IsAgentUID(m.OwnerUID) {
 			return netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: directory %s: its owner, uid %d, is an agent", m.Path, m.OwnerUID)
 		}
+		if operator != 0 && operator != m.OwnerUID {
+			return netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: directory %s: uid %d asks, and cannot lend what is uid %d's", m.Path, operator, m.OwnerUID)
+		}
 		if err := s.checkLendable(files[m.FD]); err != nil {
 			return netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: directory %s: %v", m.Path, err)
 		}
 	}
 	return nil
+}
+
+// operator finds the account that stands behind the directories: the kernel
+// names it on the socket that came along.
+func (s *Server) operator(spec *netdapi.StartSpec, files []*os.File, mounts int) (uint32, error) {
+	if spec.Operator == nil {
+		if mounts > 0 {
+			return 0, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: directories need the operator's socket")
+		}
+		return 0, nil
+	}
+	if n := *spec.Operator; n < 0 || n >= len(files) {
+		return 0, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket is descriptor %d of %d", n, len(files))
+	}
+	peer, err := peercred.OfFile(files[*spec.Operator])
+	if err != nil {
+		return 0, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket: %v", err)
+	}
+	if peer.UID != 0 && !peer.InGroup(s.o.OperatorGID) {
+		return 0, netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: uid %d is no operator", peer.UID)
+	}
+	return peer.UID, nil
 }
 
 // A place is a directory as the kernel knows it, whatever its path.

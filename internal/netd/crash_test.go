@@ -309,7 +309,7 @@ func TestNetdKeepsOnlyWhatItUses(t *testing.T) {
 			spec := r.spec("/bin/sh", "-c", "echo x > file && exec 3<>/tmp/y && mkdir -m 0 ~/closed && id -u")
 			spec.Placement, spec.TTY = placement, tty
 			spec.Work = &netdapi.Mount{FD: 0, Path: "/project", OwnerUID: otherUID}
-			files, err := c.Start(t.Context(), spec, []*os.File{f})
+			files, err := c.Start(t.Context(), spec, lent(t, &spec, f))
 			f.Close()
 			if err != nil {
 				t.Fatal(err)

@@ -79,7 +79,7 @@ func options(t *testing.T) netd.Options {
 		}
 	}
 	return netd.Options{
-		State: state, Mark: "bawn-" + hex.EncodeToString(mark), AdminUID: adminUID, ProxyUID: proxyUID,
+		State: state, Mark: "bawn-" + hex.EncodeToString(mark), AdminUID: adminUID, ProxyUID: proxyUID, OperatorGID: operatorGID,
 		Version: "test", Now: time.Now,
 	}
 }
@@ -319,4 +319,39 @@ func eventually(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("still waiting: %s", what)
 		}
 	}
+}
+
+// operatorGID is the group of operators in these tests.
+const operatorGID = 4700
+
+// lent gives files, with the proof that root stands behind them.
+func lent(t *testing.T, spec *netdapi.StartSpec, files ...*os.File) []*os.File {
+	t.Helper()
+	n := len(files)
+	spec.Operator = &n
+	return append(files, socketOf(t, 0, 0))
+}
+
+// socketOf makes a socket pair as uid and gid and returns one end.
+func socketOf(t *testing.T, uid, gid int) *os.File {
+	t.Helper()
+	made := make(chan *os.File)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread's account ends with it
+		unix.RawSyscall(unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid))
+		unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid))
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			made <- nil
+			return
+		}
+		unix.Close(fds[1])
+		made <- os.NewFile(uintptr(fds[0]), "proof")
+	}()
+	f := <-made
+	if f == nil {
+		t.Fatal("no socket pair")
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
 }

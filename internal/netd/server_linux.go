@@ -21,13 +21,14 @@ import (
 
 // Options says what a Server works on.
 type Options struct {
-	State    string // Bawn's state directory, absolute: agents and public lie below it
-	Mark     string // names what is made in the kernel: "bawn", or "bawn-" and 8 hex digits
-	AdminUID uint32 // who may use admin's verbs, besides root
-	ProxyUID uint32 // who may take listeners, besides root
-	Version  string
-	Log      *slog.Logger
-	Now      func() time.Time
+	State       string // Bawn's state directory, absolute: agents and public lie below it
+	Mark        string // names what is made in the kernel: "bawn", or "bawn-" and 8 hex digits
+	AdminUID    uint32 // who may use admin's verbs, besides root
+	ProxyUID    uint32 // who may take listeners, besides root
+	OperatorGID uint32 // the group of operators, who may lend directories
+	Version     string
+	Log         *slog.Logger
+	Now         func() time.Time
 
 	// check is called before each step of a build; tests use it to fail one.
 	check func(step string) error

@@ -524,7 +524,7 @@ func TestWorkspaceIsTheOperators(t *testing.T) {
 	defer f.Close()
 	spec := r.spec("/bin/sh", "-c", "pwd; echo made > file; stat -c %u file")
 	spec.Work = &netdapi.Mount{FD: 0, Path: "/project", OwnerUID: otherUID}
-	files, err := c.Start(t.Context(), spec, []*os.File{f})
+	files, err := c.Start(t.Context(), spec, lent(t, &spec, f))
 	if err != nil {
 		t.Fatal(err)
 	}

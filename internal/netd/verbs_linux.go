@@ -64,6 +64,12 @@ func (s *Server) status(context.Context, *caller) (reply, error) {
 		Version: s.o.Version, Since: s.since, Firewall: s.wallStatus(),
 		Sessions: []netdapi.Session{}, Limits: s.cgroups.Unenforced(),
 	}
+	if s.firewall != nil {
+		if gap := s.firewall.State().Gap; gap != "" {
+			st.Warnings = append(st.Warnings, "agents held by uid could reach services of this host for some milliseconds "+
+				"should the firewall be flushed: the kernel takes no programs on cgroups: "+gap)
+		}
+	}
 	frozen := s.frozen.isFrozen()
 	s.mu.Lock()
 	defer s.mu.Unlock()

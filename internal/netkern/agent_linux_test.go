@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,6 +52,9 @@ func playAgent() {
 	}
 }
 
+// patience is how long the agent waits for an answer.
+var patience = unix.Timeval{Sec: 2}
+
 func errnoName(err error) string {
 	if e, ok := errors.AsType[unix.Errno](err); ok {
 		return unix.ErrnoName(e)
@@ -71,10 +75,20 @@ func obey(held map[string]int, words []string) (string, error) {
 		return "", err
 	case "udp": // TO
 		return "", sendUDP(words[1], "stolen")
+	case "error": // TO: what a datagram's socket is told afterwards
+		return agentError(words[1])
 	case "listen": // NAME AT
 		fd, err := agentListen(words[2])
 		held[words[1]] = fd
 		return "", err
+	case "bind": // NAME AT: UDP
+		a := netip.MustParseAddrPort(words[2])
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return "", err
+		}
+		held[words[1]] = fd
+		return "", unix.Bind(fd, agentSockaddr(a))
 	case "accept": // NAME: what comes within a moment
 		return agentAccept(held[words[1]])
 	case "say": // NAME TEXT
@@ -88,6 +102,18 @@ func obey(held map[string]int, words []string) (string, error) {
 		return agentFill(held[words[1]])
 	case "close": // NAME
 		return "", unix.Close(held[words[1]])
+	case "raw": // PROTOCOL TO: one empty packet
+		proto, _ := strconv.Atoi(words[1])
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, proto)
+		if err != nil {
+			return "", err
+		}
+		defer unix.Close(fd)
+		return "", unix.Sendto(fd, []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}, 0, agentSockaddr(netip.AddrPortFrom(netip.MustParseAddr(words[2]), 0)))
+	case "patience": // MILLISECONDS
+		ms, err := strconv.Atoi(words[1])
+		patience = unix.NsecToTimeval(int64(ms) * 1e6)
+		return "", err
 	case "uid":
 		return fmt.Sprint(os.Getuid()), nil
 	}
@@ -104,7 +130,11 @@ func agentSocket(a netip.Addr) (int, error) {
 
 func agentSockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is6() {
-		return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+		var zone uint32
+		if a.Addr().Zone() == "lo" {
+			zone = 1
+		}
+		return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port()), ZoneId: zone}
 	}
 	return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
 }
@@ -116,8 +146,8 @@ func agentConnect(to, from string) (int, error) {
 		return -1, err
 	}
 	// A silent drop would show as a timeout, which the tests tell from an error.
-	unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 2})
-	unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2})
+	unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience)
+	unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience)
 	if from != "" {
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 		if err := unix.Bind(fd, agentSockaddr(netip.MustParseAddrPort(from))); err != nil {
@@ -125,6 +155,25 @@ func agentConnect(to, from string) (int, error) {
 		}
 	}
 	return fd, unix.Connect(fd, agentSockaddr(dst))
+}
+
+func agentError(to string) (string, error) {
+	a := netip.MustParseAddrPort(to)
+	family := unix.AF_INET
+	if a.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, agentSockaddr(a)); err != nil {
+		return "", err
+	}
+	unix.Write(fd, []byte("x"))
+	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	return unix.ErrnoName(unix.Errno(code)), err
 }
 
 func agentListen(at string) (int, error) {
@@ -181,7 +230,8 @@ type agent struct {
 func startAgent(t *testing.T, ns *os.File, uid uint32, cgroup string) *agent {
 	t.Helper()
 	a := &agent{t: t, cmd: exec.Command("/proc/self/exe")}
-	a.cmd.Env = []string{agentFlag + "=1"}
+	// Without the signals that would interrupt its system calls.
+	a.cmd.Env = []string{agentFlag + "=1", "GODEBUG=asyncpreemptoff=1"}
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: uid, Gid: uid, NoSetGroups: false},
 	}

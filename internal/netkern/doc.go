@@ -16,8 +16,10 @@
 //
 // # The host's firewall
 //
-// [Firewall] keeps the table and the routing rules of the uid placement in the
-// host's namespace, watches over them and tells its owner when they are lost.
+// [Firewall] keeps agents of the uid placement to their own proxies, by three
+// locks that do not depend on one another: a table, a routing rule for their
+// uids, and programs on their cgroups. It watches over the first two, which
+// others can take away, and tells its owner when they are lost.
 //
 // # Concurrency
 //

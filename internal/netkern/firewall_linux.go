@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
+	"path/filepath"
 	"regexp"
 	"sync"
 	"time"
@@ -42,6 +44,8 @@ var ErrFirewallLost = errors.New("the firewall of the uid placement does not sta
 type Firewall struct {
 	cfg     FirewallConfig
 	cgroups string // where the hierarchy is mounted
+	// attach locks a slot's cgroup; tests take it out to see the table alone.
+	attach func(dir string, proxy netip.AddrPort) error
 
 	mu     sync.Mutex
 	plan   netplan.Host
@@ -57,6 +61,10 @@ type FirewallState struct {
 	Why      string // what was missing, if not standing
 	Losses   int    // how often they were lost since Open
 	LastLoss time.Time
+	// Gap says, if not empty, why the kernel does not take programs on
+	// cgroups. While lost rules are put back, within milliseconds, an agent
+	// could then reach services of the host itself.
+	Gap string
 }
 
 // OpenFirewall puts the rules in place of whatever an earlier run left. The
@@ -71,7 +79,7 @@ func openFirewall(ctx context.Context, cfg FirewallConfig, check func(step strin
 	if err != nil {
 		return nil, fmt.Errorf("opening the firewall: %w", err)
 	}
-	f := &Firewall{cfg: cfg, cgroups: root, plan: cfg.Plan}
+	f := &Firewall{cfg: cfg, cgroups: root, plan: cfg.Plan, attach: attachPrograms}
 	var built undo.Stack
 	steps := []struct {
 		name string
@@ -222,6 +230,9 @@ func (f *Firewall) Add(slot netplan.UIDSlot) error {
 	id, err := cgroupID(f.cgroups, path)
 	if err != nil {
 		return fmt.Errorf("adding slot %d: %w", slot.Slot, err)
+	}
+	if err := f.attach(filepath.Join(f.cgroups, path), netplan.UIDProxy(slot.Slot)); err != nil {
+		f.state.Gap = err.Error()
 	}
 	f.ids[path] = id
 	if err := f.change(slot, (*nftables.Conn).SetAddElements); err != nil {

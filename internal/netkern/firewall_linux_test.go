@@ -47,6 +47,7 @@ func TestI1OnlyTheOwnProxy(t *testing.T) {
 	h.attackerListens(80)
 	groupA, groupB := h.slot(1), h.slot(2)
 	f := h.firewall(groupA, groupB)
+	f.WithoutPrograms()
 	h.proxy(1)
 	h.proxy(2)
 	service := startAgent(t, h.ns, 0, "")
@@ -131,6 +132,7 @@ func TestUIDAndCgroupMustBothBeRight(t *testing.T) {
 	h.attackerListens(80)
 	groupA, groupB := h.slot(1), h.slot(2)
 	f := h.firewall(groupA, groupB)
+	f.WithoutPrograms()
 	h.proxy(1)
 	for slot, uid := range map[int]uint32{1: uidA, 2: uidB} {
 		if err := f.Add(netplan.UIDSlot{Slot: slot, UID: uid}); err != nil {
@@ -187,6 +189,7 @@ func TestAnAgentCannotSquatOnAProxy(t *testing.T) {
 	h := newHost(t)
 	groupA, groupB := h.slot(1), h.slot(2)
 	f := h.firewall(groupA, groupB)
+	f.WithoutPrograms()
 	h.proxy(1)
 	for slot, uid := range map[int]uint32{1: uidA, 2: uidB} {
 		if err := f.Add(netplan.UIDSlot{Slot: slot, UID: uid}); err != nil {
@@ -242,6 +245,7 @@ func TestI1ClosedSocketsKeepTheirCgroup(t *testing.T) {
 		t.Fatal("nothing was queued")
 	}
 	f := h.firewall(group)
+	f.WithoutPrograms()
 	if err := f.Add(netplan.UIDSlot{Slot: 1, UID: uidA}); err != nil {
 		t.Fatal(err)
 	}

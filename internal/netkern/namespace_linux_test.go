@@ -188,18 +188,16 @@ func TestExplicitProxyAndResolverAreReached(t *testing.T) {
 // sendUDP sends one datagram and gives the error that comes back.
 func sendUDP(to, text string) error {
 	a := netip.MustParseAddrPort(to)
-	family, sa := unix.AF_INET, unix.Sockaddr(nil)
+	family := unix.AF_INET
 	if a.Addr().Is6() {
-		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
-	} else {
-		sa = &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+		family = unix.AF_INET6
 	}
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.Connect(fd, sa); err != nil {
+	if err := unix.Connect(fd, agentSockaddr(a)); err != nil {
 		return err
 	}
 	if _, err := unix.Write(fd, []byte(text)); err != nil {

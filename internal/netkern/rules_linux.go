@@ -91,10 +91,8 @@ func (t *translator) term(term netplan.Term) error {
 		t.needProto(netplan.TCP)
 		t.payload(unix.NFT_REG_1, expr.PayloadBaseTransportHeader, 2, 2)
 		t.equal(binaryutil.BigEndian.PutUint16(uint16(v)))
-	case netplan.Opening:
-		t.flags(tcpSYN, tcpFIN|tcpSYN|tcpRST|tcpACK)
 	case netplan.Resetting:
-		t.flags(tcpRST, tcpRST)
+		t.resetting()
 	case netplan.Owner:
 		t.owner(v)
 	case netplan.InCgroup:
@@ -154,18 +152,15 @@ func (t *translator) to(p netip.Prefix) {
 	t.equal(p.Masked().Addr().AsSlice()[:size])
 }
 
-// Flags of a TCP header (RFC 9293 section 3.1).
-const tcpFIN, tcpSYN, tcpRST, tcpACK = 1, 2, 4, 16
-
-// flags matches the value of those flags of TCP that mask names.
-func (t *translator) flags(value, mask byte) {
+func (t *translator) resetting() {
+	const flagsAt, rst = 13, 4 // RFC 9293 section 3.1
 	t.needProto(netplan.TCP)
-	t.payload(unix.NFT_REG_1, expr.PayloadBaseTransportHeader, 13, 1)
+	t.payload(unix.NFT_REG_1, expr.PayloadBaseTransportHeader, flagsAt, 1)
 	t.add(&expr.Bitwise{
 		SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1,
-		Mask: []byte{mask}, Xor: []byte{0},
+		Mask: []byte{rst}, Xor: []byte{0},
 	})
-	t.equal([]byte{value})
+	t.equal([]byte{rst})
 }
 
 func (t *translator) owner(o netplan.Owner) {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,8 +37,8 @@ func watch(t *testing.T, f *netkern.Firewall) {
 
 // TestI1FlushedRulesetLetsNothingOut: an agent tries without pause to get out
 // while somebody flushes all tables, again and again. Not one packet reaches
-// the attacker, the agent's own proxy works again afterwards, and the loss is
-// seen every time.
+// the attacker, no connection a service of the host, the agent's own proxy
+// works again afterwards, and the loss is seen every time.
 func TestI1FlushedRulesetLetsNothingOut(t *testing.T) {
 	h := newHost(t)
 	h.attackerListens(80)
@@ -45,16 +46,21 @@ func TestI1FlushedRulesetLetsNothingOut(t *testing.T) {
 	f := h.firewall(group)
 	watch(t, f)
 	h.proxy(1)
+	service := startAgent(t, h.ns, 0, "")
+	if got := service.do("listen s 127.0.0.1:8000"); got != "ok" {
+		t.Fatal(got)
+	}
 	if err := f.Add(netplan.UIDSlot{Slot: 1, UID: uidA}); err != nil {
 		t.Fatal(err)
 	}
 	a := startAgent(t, h.ns, uidA, group)
+	a.do("patience 50") // the programs drop in silence
 	var stop atomic.Bool
 	var tries atomic.Int64
 	var running sync.WaitGroup
 	running.Go(func() {
 		for !stop.Load() {
-			for _, to := range []string{attacker4 + ":80", "[" + attacker6 + "]:80", "198.51.100.9:80"} {
+			for _, to := range []string{attacker4 + ":80", "[" + attacker6 + "]:80", "198.51.100.9:80", "127.0.0.1:8000"} {
 				for _, cmd := range []string{"tcp x " + to, "close x", "udp " + to} {
 					if _, err := a.try("%s", cmd); err != nil {
 						t.Error(err)
@@ -77,6 +83,9 @@ func TestI1FlushedRulesetLetsNothingOut(t *testing.T) {
 	stop.Store(true)
 	running.Wait()
 	h.nothingArrived()
+	if got := service.do("accept s"); got != "ok nobody" {
+		t.Errorf("the host's service: %s", got)
+	}
 	if got := a.do("tcp p %s", netplan.UIDProxy(1)); got != "ok" {
 		t.Errorf("the agent to its proxy: %s", got)
 	}
@@ -85,25 +94,46 @@ func TestI1FlushedRulesetLetsNothingOut(t *testing.T) {
 	}
 }
 
-// TestI1EachLockHoldsAlone: the routing rule without the table, and the table
-// without the routing rule, each keep everything from the attacker.
+// TestI1EachLockHoldsAlone: the table, the routing rules and the programs on
+// the slot's cgroup each keep everything from the attacker without the others;
+// table and programs keep the host's own services from the agent, too.
 func TestI1EachLockHoldsAlone(t *testing.T) {
-	for name, remove := range map[string][][]string{
-		"table alone":         {{"ip", "rule", "del", "pref", "1"}, {"ip", "-6", "rule", "del", "pref", "1"}},
-		"routing rules alone": {{"nft", "flush", "ruleset"}},
+	noRules := [][]string{{"ip", "rule", "del", "pref", "1"}, {"ip", "-6", "rule", "del", "pref", "1"}}
+	noTable := [][]string{{"nft", "flush", "ruleset"}}
+	for name, c := range map[string]struct {
+		remove   [][]string
+		programs bool
+		host     bool // keeps the host's services from the agent
+	}{
+		"table":         {noRules, false, true},
+		"routing rules": {noTable, false, false},
+		"programs":      {slices.Concat(noRules, noTable), true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
 			h.attackerListens(80)
+			h.proxy(1)
 			group := h.slot(1)
 			f := h.firewall(group) // nobody watches
+			if !c.programs {
+				f.WithoutPrograms()
+			}
 			if err := f.Add(netplan.UIDSlot{Slot: 1, UID: uidA}); err != nil {
 				t.Fatal(err)
 			}
-			for _, c := range remove {
+			if gap := f.State().Gap; gap != "" {
+				t.Fatalf("the kernel takes no programs: %s", gap)
+			}
+			for _, c := range c.remove {
 				command(t, h.ns, c[0], c[1:]...)
 			}
+			service := startAgent(t, h.ns, 0, "")
+			service.do("listen s 127.0.0.1:8000")
 			a := startAgent(t, h.ns, uidA, group)
+			if c.programs {
+				a.do("patience 100") // they drop in silence
+				service.do("patience 100")
+			}
 			for _, to := range []string{attacker4 + ":80", "[" + attacker6 + "]:80", "198.51.100.9:80"} {
 				if got := a.do("tcp x %s", to); !strings.HasPrefix(got, "ok error") {
 					t.Errorf("tcp to %s: %s", to, got)
@@ -113,6 +143,22 @@ func TestI1EachLockHoldsAlone(t *testing.T) {
 				}
 			}
 			h.nothingArrived()
+			if got := a.do("tcp x 127.0.0.1:8000"); (got == "ok") == c.host {
+				t.Errorf("to the host's service: %s", got)
+			}
+			a.do("tcp p %s", netplan.UIDProxy(1))
+			a.do("say p hello")
+			if got := a.do("hear p"); got != "ok proxy 1" {
+				t.Errorf("from the proxy: %s", got)
+			}
+			if !c.host {
+				return
+			}
+			// Nobody reaches the agent's port, either.
+			a.do("listen l 127.0.0.1:9000")
+			if got := service.do("tcp x 127.0.0.1:9000"); got == "ok" {
+				t.Error("the host reaches the agent's port")
+			}
 		})
 	}
 }
@@ -150,7 +196,7 @@ func TestI1WhateverIsLostFreezes(t *testing.T) {
 		{"nft flush chain inet bawn agents", "its rules were changed"},
 		{"nft insert rule inet bawn agents accept", "its rules were changed"},
 		{"nft insert rule inet bawn agents ct state established accept", "its rules were changed"},
-		{"nft add rule inet bawn strangers accept", "its rules were changed"},
+		{"nft add rule inet bawn denied accept", "its rules were changed"},
 		{"nft add chain inet bawn more", "its chains were changed"},
 		{"nft flush set inet bawn own", "set own: 0 elements are not the 1 that were put in"},
 		{element, "set held: 2 elements are not the 1 that were put in"},

@@ -127,19 +127,21 @@ func (h Host) Rules() Table {
 
 func (h Host) chains() []Chain {
 	bawn := InCgroup{h.Cgroup}
-	toProxies := []Term{To(UIDProxies), ToPort(ProxyPort)}
 	from := In{SetHeld, []Field{FieldCgroup, FieldFrom, FieldFromPort}}
 	return []Chain{{
 		Name: "output", Hook: HookOutput, Priority: hostPriority,
 		Rules: []Rule{
 			{bawn, Goto("agents")},
 			{Owner{FirstUID, LastUID}, Goto("agents")}, // out of its cgroup
-			append(slices.Clone(toProxies), Goto("strangers")),
+			// Packets without an owner are let pass: the last ones of an agent's
+			// connection that is closed already have neither owner nor cgroup.
+			// None of them can open a connection.
+			{To(UIDProxies), ToPort(ProxyPort), Owned, Count(CountStrangers), Reset{}},
 		},
 	}, {
 		Name: "input", Hook: HookInput, Priority: hostPriority,
 		Rules: []Rule{
-			append([]Term{OnLoopback(false)}, append(slices.Clone(toProxies), Count(CountStrangers), Drop{})...),
+			{OnLoopback(false), To(UIDProxies), ToPort(ProxyPort), Count(CountStrangers), Drop{}},
 			{bawn, Goto("inbound")},
 		},
 	}, {
@@ -168,14 +170,6 @@ func (h Host) chains() []Chain {
 			{Resetting{}, Accept{}},
 			{TCP, Count(CountInbound), Reset{}},
 			{Count(CountInbound), Reject{}},
-		},
-	}, {
-		Name: "strangers",
-		Rules: []Rule{
-			{Owned, TCP, Count(CountStrangers), Reset{}},
-			{Opening{}, Count(CountStrangers), Reset{}},
-			// What is left has no owner and opens nothing: the last packets of
-			// an agent's connection that is closed already.
 		},
 	}}
 }

@@ -27,8 +27,6 @@ type (
 	To netip.Prefix
 	// ToPort matches the destination port of TCP.
 	ToPort uint16
-	// Opening matches the first packet of a TCP connection.
-	Opening struct{}
 	// Resetting matches a TCP packet that ends a connection at once; what it
 	// carries besides is not delivered.
 	Resetting struct{}
@@ -143,8 +141,6 @@ func (t To) String() string {
 
 func (t ToPort) String() string { return fmt.Sprintf("tcp dport %d", uint16(t)) }
 
-func (Opening) String() string { return "tcp flags syn / fin,syn,rst,ack" }
-
 func (Resetting) String() string { return "tcp flags & rst == rst" }
 
 func (t Owner) String() string {
@@ -185,7 +181,6 @@ func (Family) term()     {}
 func (Proto) term()      {}
 func (To) term()         {}
 func (ToPort) term()     {}
-func (Opening) term()    {}
 func (Resetting) term()  {}
 func (Owner) term()      {}
 func (InCgroup) term()   {}

@@ -79,6 +79,10 @@ type Account struct {
 
 // A StartSpec describes one session: who it is, how it is held and what runs.
 // Mounts name descriptors by their place among those that come with the packet.
+//
+// Operator is one end of a socket pair, on which the kernel names the account
+// that made it. netd shows only that account's files to the agent as its own,
+// so that a fault in admin cannot open one person's files to another's agents.
 type StartSpec struct {
 	Identity  ids.Identity  `json:"identity"`
 	Placement ids.Placement `json:"placement"`
@@ -89,10 +93,11 @@ type StartSpec struct {
 	TTY       bool          `json:"tty,omitempty"`
 	Rows      uint16        `json:"rows,omitempty"`
 	Cols      uint16        `json:"cols,omitempty"`
-	Work      *Mount        `json:"work,omitempty"`  // the operator's directory, read and write; nil: agents/NAME/work
-	Repo      *Mount        `json:"repo,omitempty"`  // a repository to clone from, read-only
-	Lends     []Mount       `json:"lends,omitempty"` // directories lent read-only, at their own path
-	Exec      []string      `json:"exec,omitempty"`  // instead of Argv: Bawn's own binary with these arguments (doctor)
+	Work      *Mount        `json:"work,omitempty"`     // the operator's directory, read and write; nil: agents/NAME/work
+	Repo      *Mount        `json:"repo,omitempty"`     // a repository to clone from, read-only
+	Lends     []Mount       `json:"lends,omitempty"`    // directories lent read-only, at their own path
+	Operator  *int          `json:"operator,omitempty"` // place of the operator's socket; needed with any directory
+	Exec      []string      `json:"exec,omitempty"`     // instead of Argv: Bawn's own binary with these arguments (doctor)
 	Limits    Limits        `json:"limits"`
 }
 
