@@ -122,25 +122,29 @@ func readHead(r io.Reader) ([]byte, error) {
 }
 
 // parseHead finds the status and the Bawn-Code of a response's head; a code is
-// given only by a refusal.
+// given only by a refusal, once.
 func parseHead(head []byte) (status int, code string) {
-	for i, line := range strings.Split(string(head), "\r\n") {
-		if i == 0 {
-			f := strings.Fields(line)
-			if len(f) < 2 || !strings.HasPrefix(f[0], "HTTP/1.") {
-				return 0, ""
-			}
-			status, _ = strconv.Atoi(f[1])
-			continue
-		}
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.EqualFold(name, "Bawn-Code") {
+	lines := strings.Split(string(head), "\r\n")
+	f := strings.Fields(lines[0])
+	if len(f) < 2 || !strings.HasPrefix(lines[0], "HTTP/1.") || len(f[1]) != 3 {
+		return 0, ""
+	}
+	status, err := strconv.Atoi(f[1])
+	if err != nil || status < 400 {
+		return status, ""
+	}
+	for _, line := range lines[1:] {
+		name, value, ok := strings.Cut(line, ":")
+		switch {
+		case line == "":
+			return status, code
+		case ok && strings.EqualFold(name, "Bawn-Code") && code != "":
+			return status, ""
+		case ok && strings.EqualFold(name, "Bawn-Code"):
 			code = strings.TrimSpace(value)
 		}
 	}
-	if status < 400 {
-		return status, ""
-	}
-	return status, code
+	return status, "" // the head has no end
 }
 
 func firstLine(b []byte) string {
