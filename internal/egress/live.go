@@ -272,15 +272,15 @@ func (s *Server) limitOf(phase uint32) time.Duration {
 	return 0 // a splice ends when one of its ends does
 }
 
-// check bounds the flow in time, and notices that the agent went away while it
-// waited for the upstream.
+// check bounds the flow in time, and notices that the agent went away in the
+// middle of a request.
 func (f *flow) check(now time.Duration) {
 	phase := f.phase.Load()
 	if d := f.deadline.Load(); d != 0 && int64(now) > d {
 		f.cut(cut{why: "limit", detail: "waited too long for " + phaseNames[phase]})
 		return
 	}
-	if (phase == phaseUpstream || phase == phaseResponse) && f.client.gone(!f.secure.Load()) {
+	if (phase == phaseUpstream || phase == phaseResponse || phase == phaseBody) && f.client.gone(!f.secure.Load()) {
 		f.cut(cut{detail: "the agent closed the connection"})
 	}
 }

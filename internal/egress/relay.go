@@ -123,7 +123,7 @@ func (x *exchange) respond(up *upstream, b *buffers, u *upload) (keep bool) {
 // agent notice: the connection ends inside the message.
 func (x *exchange) broken(err error) {
 	v := x.cutVerdict("upstream", "", err.Error())
-	if e, ok := errors.AsType[*upstreamError](err); ok && v.Code == "" {
+	if e, ok := errors.AsType[*upstreamError](err); ok && x.c.flow.wasCut() == nil {
 		v.Code, v.Detail = codes.UpstreamUnreachable, "reading the response: "+e.err.Error()
 	}
 	x.out.Code, x.out.Error = v.Code, v.Detail

@@ -129,24 +129,29 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
-// TestAgentGoesAway: an agent that closes while it waits ends the request.
+// TestAgentGoesAway: an agent that closes while it waits ends the request, also
+// in the middle of a response that is silent.
 func TestAgentGoesAway(t *testing.T) {
-	r := newRig(t, basic)
-	ended := make(chan error, 1)
-	r.script(apiHost, apiAddr, 443, func(_ net.Conn, br *bufio.Reader) {
-		readHead(br)
-		_, err := br.ReadByte()
-		ended <- err
-	})
-	conn := r.tunnel(r.listen(netplan.Explicit), apiHost)
-	fmt.Fprint(conn, "GET /v1/a HTTP/1.1\r\nHost: api.example.com\r\n\r\n")
-	wait(t, "the request to be up", func() bool { return r.net.dials() == 1 })
-	conn.NetConn().Close()
-	if err := <-ended; err == nil {
-		t.Error("the upstream read on")
-	}
-	if o := r.journal.lastOutcome(t, 1); !strings.Contains(o.Error, "agent closed") || o.Cut != "" {
-		t.Errorf("outcome %+v", o)
+	for _, begun := range []string{"", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"} {
+		r := newRig(t, basic)
+		ended := make(chan error, 1)
+		r.script(apiHost, apiAddr, 443, func(c net.Conn, br *bufio.Reader) {
+			readHead(br)
+			io.WriteString(c, begun)
+			_, err := br.ReadByte()
+			ended <- err
+		})
+		conn := r.tunnel(r.listen(netplan.Explicit), apiHost)
+		fmt.Fprint(conn, "GET /v1/a HTTP/1.1\r\nHost: api.example.com\r\n\r\n")
+		wait(t, "the request to be up", func() bool { return r.net.dials() == 1 })
+		io.ReadFull(conn, make([]byte, len(begun)))
+		conn.NetConn().Close()
+		if err := <-ended; err == nil {
+			t.Error("the upstream read on")
+		}
+		if o := r.journal.lastOutcome(t, 1); !strings.Contains(o.Error, "agent closed") || o.Cut != "" {
+			t.Errorf("outcome %+v", o)
+		}
 	}
 }
 
