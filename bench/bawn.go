@@ -43,9 +43,9 @@ func startBawn(ctx context.Context, b *bench) (*peer, error) {
 	return p, err
 }
 
-// findProcess finds the one process with a command line.
+// findProcess finds the process with a command line among the bench's own.
 func findProcess(argv ...string) (int, error) {
-	table, err := processes()
+	table, err := below(os.Getpid())
 	if err != nil {
 		return 0, err
 	}

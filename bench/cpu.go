@@ -34,32 +34,42 @@ type process struct {
 // cpuOf adds up the CPU time of a process and of all below it, but for what
 // runs as an agent, and all below that.
 func cpuOf(root int) (time.Duration, error) {
-	table, err := processes()
+	tree, err := below(root)
 	if err != nil {
 		return 0, err
 	}
-	children := make(map[int][]process)
 	var total time.Duration
-	found := false
+	for _, p := range tree {
+		total += p.cpu
+	}
+	return total, nil
+}
+
+// below returns a process and all below it, agents left out.
+func below(root int) ([]process, error) {
+	table, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	children := make(map[int][]process)
+	var tree []process
 	for _, p := range table {
 		children[p.parent] = append(children[p.parent], p)
 		if p.pid == root {
-			total, found = p.cpu, true
+			tree = append(tree, p)
 		}
 	}
-	if !found {
-		return 0, fmt.Errorf("process %d is gone", root)
+	if len(tree) == 0 {
+		return nil, fmt.Errorf("process %d is gone", root)
 	}
-	for next := []int{root}; len(next) > 0; next = next[1:] {
-		for _, p := range children[next[0]] {
-			if p.agent {
-				continue
+	for i := 0; i < len(tree); i++ {
+		for _, p := range children[tree[i].pid] {
+			if !p.agent {
+				tree = append(tree, p)
 			}
-			total += p.cpu
-			next = append(next, p.pid)
 		}
 	}
-	return total, nil
+	return tree, nil
 }
 
 func processes() ([]process, error) {
