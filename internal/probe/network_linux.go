@@ -78,6 +78,7 @@ type counter struct {
 	n int
 }
 
+// Read counts what it reads.
 func (c *counter) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.n += n

@@ -4,6 +4,7 @@
 package proc_test
 
 import (
+	"errors"
 	"maps"
 	"net"
 	"os"
@@ -379,4 +380,53 @@ func TestAbstractSocketsOfTheHostAreOutOfReach(t *testing.T) {
 func landlockScopes() bool {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	return errno == 0 && abi >= 6
+}
+
+// Attack 144: something of the host's that would act for the agent under
+// another account.
+func TestNoHelperOfTheHostActsForTheAgent(t *testing.T) {
+	got := sh(t, `PATH=$PATH:/usr/sbin:/sbin
+		ls -A /var/spool /run/systemd /var/run/dbus /run/user/0 2>/dev/null
+		su -c 'echo became root' root </dev/null 2>/dev/null; mount -t tmpfs x /tmp 2>/dev/null && echo mounted
+		systemctl --user start x 2>/dev/null && echo started
+		echo end`)
+	for _, bad := range []string{"became root", "mounted", "started", "cron", "bus"} {
+		if strings.Contains(got, bad) {
+			t.Error(got)
+		}
+	}
+	if !strings.HasSuffix(got, "end") {
+		t.Error(got)
+	}
+}
+
+// Boundary 195: what stands where a directory of the agent's must be is refused
+// at once, whatever it is.
+func TestAnOddThingInPlaceOfTheHomeIsRefused(t *testing.T) {
+	roottest.Require(t)
+	for name, make := range map[string]func(p string) error{
+		"link":         func(p string) error { return os.Symlink("/etc", p) },
+		"link to link": func(p string) error { return os.Symlink("home", p) },
+		"fifo":         func(p string) error { return unix.Mkfifo(p, 0o600) },
+		"device":       func(p string) error { return unix.Mknod(p, unix.S_IFCHR|0o666, deviceNumber) },
+		"file":         func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"root's":       func(p string) error { return os.Mkdir(p, 0o755) },
+		"nothing":      func(string) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := spec(newState(t), "true")
+			home := filepath.Join(s.State, "agents/dev/home")
+			if err := errors.Join(os.Remove(home), make(home)); err != nil {
+				t.Fatal(err)
+			}
+			c, err := proc.Start(t.Context(), s, nil, nil)
+			if err == nil {
+				c.Close()
+				t.Fatal("started")
+			}
+			if !strings.Contains(err.Error(), "agents/dev/home") {
+				t.Error(err)
+			}
+		})
+	}
 }

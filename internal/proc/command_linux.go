@@ -21,6 +21,7 @@ type commandProblem struct {
 	text   string
 }
 
+// Error says it in words for the operator.
 func (p *commandProblem) Error() string { return p.text }
 
 func notFound(format string, args ...any) *commandProblem {

@@ -162,12 +162,15 @@ func (r root) write(p, text string) error {
 	if err != nil {
 		return &os.PathError{Op: "making", Path: p, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), p)
-	if _, err := f.WriteString(text); err != nil {
-		f.Close()
-		return err
+	defer unix.Close(fd)
+	for rest := []byte(text); len(rest) > 0; {
+		n, err := unix.Write(fd, rest)
+		if err != nil {
+			return &os.PathError{Op: "writing", Path: p, Err: err}
+		}
+		rest = rest[n:]
 	}
-	return f.Close()
+	return nil
 }
 
 // rel makes an absolute path relative, as the *at calls need it.

@@ -131,30 +131,34 @@ func (v *view) show(p string) error {
 		}
 		return v.root.symlink(target, p)
 	case st.IsDir():
-		if err := v.root.mkdir(p); err != nil {
-			return err
-		}
+		err = unix.Mkdirat(int(v.root), rel(p), 0o755)
 	case st.Mode().IsRegular():
-		if err := v.root.write(p, ""); err != nil {
-			return err
-		}
+		err = v.root.write(p, "")
 	default:
 		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "making", Path: p, Err: err}
 	}
 	return v.bind(p, p)
 }
 
-// bind puts the host's from at the place to, read-only.
+// bind puts the host's from at the place to, read-only. It is for the parts
+// made from the host's own directories, before anything of an agent's is in
+// the view: to is looked up as it stands.
 func (v *view) bind(from, to string) error {
 	t, err := openTree(unix.AT_FDCWD, from, unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
 		return err
 	}
+	defer t.close()
 	if err := t.set(attrSystem, true); err != nil {
-		t.close()
 		return fmt.Errorf("%s: %w", from, err)
 	}
-	return v.root.attach(t, to)
+	if err := unix.MoveMount(int(t), "", int(v.root), rel(to), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mounting %s: %w", to, err)
+	}
+	return nil
 }
 
 // variable makes a /var with the package manager's records and nothing of the
