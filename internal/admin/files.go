@@ -29,7 +29,14 @@ func openRoot(o Options) (*ca.Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the bundle for agents: %w", err)
 	}
+	java, err := ca.JavaStore(bundle)
+	if err != nil {
+		return nil, err
+	}
 	if err := publishFile(o.Paths.CACert(), root.Certificate()); err != nil {
+		return nil, err
+	}
+	if err := publishFile(o.Paths.JavaStore(), java); err != nil {
 		return nil, err
 	}
 	return root, publishFile(o.Paths.Bundle(), bundle)

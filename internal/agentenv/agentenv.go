@@ -149,8 +149,7 @@ func trust(s Spec) [][2]string {
 }
 
 // javaOptions has the JVM use the proxy. Its trust store is a file of its own
-// format: Debian's package ca-certificates-java makes one from the system's
-// bundle, which in the view holds Bawn's root.
+// format; the view has one with Bawn's root where distributions keep Java's.
 func javaOptions(s Spec) string {
 	host, port, _ := strings.Cut(s.Proxy, ":")
 	return fmt.Sprintf("-Dhttp.proxyHost=%[1]s -Dhttp.proxyPort=%[2]s -Dhttps.proxyHost=%[1]s -Dhttps.proxyPort=%[2]s -Dhttp.nonProxyHosts=localhost|127.*|[::1]", host, port)

@@ -41,6 +41,10 @@ func (p Paths) CACert() string { return filepath.Join(p.Public(), "ca.crt") }
 // roots of a tool.
 func (p Paths) Bundle() string { return filepath.Join(p.Public(), "bundle.crt") }
 
+// JavaStore is the bundle as Java reads it, which agents' views put over Java's
+// own.
+func (p Paths) JavaStore() string { return filepath.Join(p.Public(), "cacerts.jks") }
+
 // Agents holds a directory for each agent: home, work and tmp.
 func (p Paths) Agents() string { return filepath.Join(p.Lib(), "agents") }
 
