@@ -34,6 +34,9 @@ func (a *app) netdCommand() *cobra.Command {
 			if o.ProxyUID, err = uidOf(config.ProxyAccount); err != nil {
 				return err
 			}
+			if o.OperatorGID, err = operatorGID(); err != nil {
+				return err
+			}
 			l, err := inherited(supervise.FirstFile)
 			if err != nil {
 				return err

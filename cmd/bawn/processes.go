@@ -107,13 +107,17 @@ func (a *app) adminOptions() (admin.Options, error) {
 	if o.ProxyUID, err = uidOf(config.ProxyAccount); err != nil {
 		return o, err
 	}
+	o.OperatorGID, err = operatorGID()
+	return o, err
+}
+
+func operatorGID() (uint32, error) {
 	g, err := user.LookupGroup(config.Group)
 	if err != nil {
-		return o, fmt.Errorf("looking up group %s: %w", config.Group, err)
+		return 0, fmt.Errorf("looking up group %s: %w", config.Group, err)
 	}
 	gid, err := strconv.ParseUint(g.Gid, 10, 32)
-	o.OperatorGID = uint32(gid)
-	return o, err
+	return uint32(gid), err
 }
 
 func uidOf(account string) (uint32, error) {

@@ -9,7 +9,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"os"
 	"slices"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,9 +37,13 @@ func Of(c *net.UnixConn) (Peer, error) {
 	if err != nil {
 		return Peer{}, fmt.Errorf("reading peer credentials: %w", err)
 	}
+	return control(raw)
+}
+
+func control(raw syscall.RawConn) (Peer, error) {
 	var peer Peer
 	var inner error
-	err = raw.Control(func(fd uintptr) { peer, inner = read(int(fd)) })
+	err := raw.Control(func(fd uintptr) { peer, inner = read(int(fd)) })
 	if err == nil {
 		err = inner
 	}
@@ -45,6 +51,16 @@ func Of(c *net.UnixConn) (Peer, error) {
 		return Peer{}, fmt.Errorf("reading peer credentials: %w", err)
 	}
 	return peer, nil
+}
+
+// OfFile is Of for a socket that came as a descriptor. For a socket pair the
+// peer is the process that made it.
+func OfFile(f *os.File) (Peer, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return Peer{}, fmt.Errorf("reading peer credentials: %w", err)
+	}
+	return control(raw)
 }
 
 func read(fd int) (Peer, error) {

@@ -71,6 +71,9 @@ func checkStart(s apitype.StartSession, files int) error {
 		return bad("a workspace is either a directory of yours or a clone, not both")
 	}
 	seen := map[int]bool{}
+	if s.Proof != nil {
+		seen[*s.Proof] = true
+	}
 	for _, d := range directories(s) {
 		if d.File < 0 || d.File >= files || seen[d.File] {
 			return bad("directory %s refers to descriptor %d of %d", d.Path, d.File, files)

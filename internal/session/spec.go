@@ -43,6 +43,7 @@ func (m *Manager) spec(caller peercred.Peer, agent store.Agent, start apitype.St
 		Placement: placement, UID: agent.UID, Argv: start.Argv, Env: start.Env,
 		TTY: start.TTY, Rows: start.Rows, Cols: start.Cols, Limits: m.limits(),
 	}
+	s.Operator = start.Proof
 	return s, mounts(&s, caller, start, files)
 }
 
