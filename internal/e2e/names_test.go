@@ -82,6 +82,9 @@ func TestI4OneName(t *testing.T) {
 		"name before":          {api + ".evil.example.org:443", api, api, "host_not_allowed"},
 		"address":              {world.APIAddr + ":443", api, api, "ip_literal_denied"},
 		"address in hex":       {"0x5db8d80a:443", api, api, "ip_literal_denied"},
+		"address in octal":     {"0177.0.0.1:443", api, api, "ip_literal_denied"},
+		"address as a number":  {"2130706433:443", api, api, "ip_literal_denied"},
+		"short address":        {"127.1:443", api, api, "ip_literal_denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := h.w.Upstream.Forget(); err != nil {
@@ -120,19 +123,17 @@ func TestI6VettedAddressesOnly(t *testing.T) {
 	h := boot(t)
 	n := h.w.Names
 	for name, c := range map[string]struct{ url, code string }{
-		"metadata":        {"https://" + n.Meta + "/", "address_not_public"},
-		"private":         {"https://" + n.LAN + "/", "address_not_public"},
-		"one of two":      {"https://" + n.Mixed + "/", "address_not_public"},
-		"no such name":    {"https://" + n.Gone + "/", "address_unresolved"},
-		"self-signed":     {"https://" + n.SelfSigned + "/", "upstream_tls_invalid"},
-		"expired":         {"https://" + n.Expired + "/", "upstream_tls_invalid"},
-		"wrong name":      {"https://" + n.WrongHost + "/", "upstream_tls_invalid"},
-		"unknown root":    {"https://" + n.UnknownCA + "/", "upstream_tls_invalid"},
-		"literal":         {"https://" + world.APIAddr + "/", "ip_literal_denied"},
-		"octal literal":   {"http://0177.0.0.1/", "ip_literal_denied"},
-		"decimal literal": {"http://2130706433/", "ip_literal_denied"},
-		"IPv6 literal":    {"https://[" + world.APIAddr6 + "]/", "ip_literal_denied"},
-		"mapped literal":  {"http://[::ffff:169.254.169.254]/", "ip_literal_denied"},
+		"metadata":       {"https://" + n.Meta + "/", "address_not_public"},
+		"private":        {"https://" + n.LAN + "/", "address_not_public"},
+		"one of two":     {"https://" + n.Mixed + "/", "address_not_public"},
+		"no such name":   {"https://" + n.Gone + "/", "address_unresolved"},
+		"self-signed":    {"https://" + n.SelfSigned + "/", "upstream_tls_invalid"},
+		"expired":        {"https://" + n.Expired + "/", "upstream_tls_invalid"},
+		"wrong name":     {"https://" + n.WrongHost + "/", "upstream_tls_invalid"},
+		"unknown root":   {"https://" + n.UnknownCA + "/", "upstream_tls_invalid"},
+		"literal":        {"https://" + world.APIAddr + "/", "ip_literal_denied"},
+		"IPv6 literal":   {"https://[" + world.APIAddr6 + "]/", "ip_literal_denied"},
+		"mapped literal": {"http://[::ffff:169.254.169.254]/", "ip_literal_denied"},
 	} {
 		for placement, agent := range placements() {
 			t.Run(name+" "+placement, func(t *testing.T) {
@@ -164,15 +165,15 @@ func TestI6TheHostsOwnAddressIsRefused(t *testing.T) {
 
 func TestI6ANameThatTurnsPrivateIsRefusedThen(t *testing.T) {
 	h := boot(t)
-	s := h.shell(t, "dev")
 	url := "https://" + h.w.Names.Rebind + "/"
-	if status, code := s.curl(t, url); status != "200" {
+	if status, code := h.curl(t, "dev", url); status != "200" {
 		t.Fatalf("at first: %s %s", status, code)
 	}
-	eventually(t, "the second answer is asked for and refused", func() bool {
-		_, code := s.curl(t, url)
-		return code == "address_not_public"
-	})
+	// Another session: the first one would go on by the address that was vetted
+	// for it, as it may.
+	if status, code := h.curl(t, "dev", url); code != "address_not_public" {
+		t.Errorf("at the second answer: %s %s", status, code)
+	}
 	if found := h.evil(t); len(found) > 0 {
 		t.Errorf("got out:\n%s", strings.Join(found, "\n"))
 	}
@@ -259,7 +260,7 @@ func TestI12UndecidedIsDeny(t *testing.T) {
 	h := bootWith(t, operator.Options{Binary: built.bawn(t)})
 	h.agents(t)
 	for placement, agent := range placements() {
-		if status, code := h.curl(t, agent, "https://"+h.w.Names.API+"/"); status != "403" || code == "" {
+		if status, code := h.curl(t, agent, "https://"+h.w.Names.API+"/"); code != "policy_unavailable" {
 			t.Errorf("%s, no policy at all: status %s, code %q", placement, status, code)
 		}
 	}
@@ -274,8 +275,8 @@ func TestI12UndecidedIsDeny(t *testing.T) {
 			t.Errorf("accepted: %s", bad)
 		}
 	}
-	if status, _ := h.curl(t, "dev", "https://"+h.w.Names.API+"/"); status != "403" {
-		t.Errorf("after refused policies: status %s", status)
+	if status, code := h.curl(t, "dev", "https://"+h.w.Names.API+"/"); code != "policy_unavailable" {
+		t.Errorf("after refused policies: status %s, code %q", status, code)
 	}
 	h.apply(t, "version: 1\nagents: {dev: {rules: [{host: api.example.com, methods: []}]}}\n")
 	if status, code := h.curl(t, "dev", "https://"+h.w.Names.API+"/"); status != "403" {

@@ -10,6 +10,7 @@ import (
 
 	"bawn/internal/world"
 	"bawn/internal/world/attempts"
+	"bawn/internal/world/operator"
 )
 
 // wantCodes says which code an agent is told for an attempt.
@@ -48,10 +49,27 @@ func TestI1NoWayOutButOne(t *testing.T) {
 				t.Errorf("got out:\n%s", strings.Join(found, "\n"))
 			}
 			h.onlyAllowedFlows(t)
+			if placement == "netns" {
+				h.directOnRecord(t)
+			}
 		})
 	}
 	if found := h.strangers(t); len(found) > 0 {
 		t.Errorf("I3: asked of the resolver:\n%s", strings.Join(found, "\n"))
+	}
+}
+
+// directOnRecord looks for the connections past the proxy: in a namespace they
+// are led to Bawn, which says on record that they were tried.
+func (h *host) directOnRecord(t *testing.T) {
+	t.Helper()
+	for _, addr := range []string{world.AttackerAddr, world.MetadataAddr, world.LANAddr} {
+		tried := h.decisions(t, func(r operator.Record) bool {
+			return r.Arrival == "transparent" && strings.Contains(r.Host+r.Asked+r.Detail, addr)
+		})
+		if len(tried) == 0 || tried[0].Verdict != "deny" || tried[0].Code != "ip_literal_denied" {
+			t.Errorf("records of the connection to %s: %+v", addr, tried)
+		}
 	}
 }
 
@@ -66,7 +84,7 @@ func (h *host) onlyAllowedFlows(t *testing.T) {
 	for _, f := range flows {
 		dst := fmt.Sprintf("%s %s:%d", f.Proto, f.Dst, f.DstPort)
 		switch dst {
-		case "udp " + world.DNSAddr + ":53", "tcp " + world.APIAddr + ":443":
+		case "udp " + world.DNSAddr + ":53", "tcp " + world.APIAddr + ":443", "tcp " + world.APIAddr6 + ":443":
 		default:
 			t.Errorf("left the host: %s", f)
 		}

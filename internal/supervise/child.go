@@ -30,6 +30,7 @@ type child struct {
 	log    *slog.Logger
 
 	ready     chan struct{} // closed when it was ready for the first time
+	again     chan struct{} // nil, or told each time that it is ready after a death
 	firstTime sync.Once
 }
 
@@ -142,12 +143,26 @@ func (c *child) run(ctx context.Context) error {
 	if c.waitReady(readyRead) {
 		late.Stop()
 		c.log.Debug("ready", "process", c.name, "pid", cmd.Process.Pid)
-		c.firstTime.Do(func() { close(c.ready) })
+		c.sayReady()
 	}
 	if err := cmd.Wait(); err != nil {
 		return err
 	}
 	return errors.New("it ended by itself")
+}
+
+// sayReady says that the child answers. Several restarts that nobody has looked
+// at yet are one.
+func (c *child) sayReady() {
+	first := false
+	c.firstTime.Do(func() { first = true; close(c.ready) })
+	if first || c.again == nil {
+		return
+	}
+	select {
+	case c.again <- struct{}{}:
+	default:
+	}
 }
 
 // waitReady reports whether the child said that it is ready; it has not if its

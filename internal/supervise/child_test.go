@@ -63,6 +63,27 @@ func TestI2AChildThatDiesIsStartedAgain(t *testing.T) {
 	}
 }
 
+// TestI2TheSelfTestRunsAgainAfterARestart kills a child twice.
+func TestI2TheSelfTestRunsAgainAfterARestart(t *testing.T) {
+	pids := filepath.Join(t.TempDir(), "pids")
+	c := script(t, `echo $$ >>`+pids+`; echo >&3; exec sleep 60`)
+	c.again = make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := make(chan struct{}, 10)
+	done := make(chan error, 1)
+	o := Options{Log: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { calls <- struct{}{}; return nil }}
+	go func() { done <- runChildren(ctx, o, []*child{c}) }()
+	<-calls
+	for n := range 2 {
+		syscall.Kill(waitPIDs(t, pids, n+1)[n], syscall.SIGKILL)
+		<-calls
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("orderly stop: %v", err)
+	}
+}
+
 func waitPIDs(t *testing.T, file string, n int) []int {
 	t.Helper()
 	for range 500 {

@@ -32,7 +32,9 @@ type Options struct {
 	Self   string   // path of the bawn binary
 	Stderr *os.File // where children write their logs
 	Log    *slog.Logger
-	// Ready is called once all processes answer; its error ends Run.
+	// Ready is called once all processes answer; its error ends Run. It is
+	// called again after one of them has died and answers anew, until it
+	// succeeds: what a process knew of the boundary's state died with it.
 	Ready func(ctx context.Context) error
 }
 
@@ -87,7 +89,9 @@ func lock(p config.Paths) (unlock func(), err error) {
 // before is ready, and stops them in reverse.
 func runChildren(ctx context.Context, o Options, list []*child) error {
 	services := make([]lifecycle.Service, 0, len(list)+1)
+	again := make(chan struct{}, 1)
 	for i, c := range list {
+		c.again = again
 		var after []<-chan struct{}
 		if i > 0 {
 			after = append(after, list[i-1].ready)
@@ -106,10 +110,29 @@ func runChildren(ctx context.Context, o Options, list []*child) error {
 		if err := o.Ready(ctx); err != nil {
 			return err
 		}
-		<-ctx.Done()
+		readyAgain(ctx, o, again)
 		return nil
 	}})
 	return lifecycle.Run(ctx, services...)
+}
+
+// readyAgain calls Ready after each restart of a child, until ctx is done.
+func readyAgain(ctx context.Context, o Options, again <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+		}
+		for err := o.Ready(ctx); err != nil; err = o.Ready(ctx) {
+			o.Log.Error("not ready after the restart of a process; trying again", "error", err, "pause", lastPause)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(lastPause):
+			}
+		}
+	}
 }
 
 // wait blocks until all of chans are closed and reports whether ctx is still

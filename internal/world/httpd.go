@@ -45,6 +45,7 @@ type recorder struct {
 	requests []*Received
 	streams  []*Stream
 	conns    int
+	epoch    int // grows when everything is forgotten
 }
 
 func (r *recorder) open(server, client, sni string) *Stream {
@@ -54,6 +55,17 @@ func (r *recorder) open(server, client, sni string) *Stream {
 	s := &Stream{Server: server, Client: client, SNI: sni, Conn: r.conns}
 	r.streams = append(r.streams, s)
 	return s
+}
+
+// splitter records a connection.
+func (r *recorder) splitter(server, client, sni string) *splitter {
+	return &splitter{rec: r, stream: r.open(server, client, sni), epoch: r.now()}
+}
+
+func (r *recorder) now() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.epoch
 }
 
 // list returns copies of what was received for host; an empty host means all.
@@ -76,8 +88,19 @@ func (r *recorder) list(host string, reset bool) ([]Received, []Stream) {
 	}
 	if reset {
 		r.requests, r.streams = nil, nil
+		r.epoch++
 	}
 	return requests, streams
+}
+
+// current returns the stream to go on with: after everything was forgotten, a
+// new one of the same connection.
+func (r *recorder) current(s *Stream, epoch int) (*Stream, int) {
+	if epoch != r.epoch {
+		s = &Stream{Server: s.Server, Client: s.Client, SNI: s.SNI, Conn: s.Conn}
+		r.streams = append(r.streams, s)
+	}
+	return s, r.epoch
 }
 
 // teeConn hands what it reads to the recorder.
@@ -138,8 +161,7 @@ func (r *recorder) handshake(l *recordingListener, c net.Conn, conf *tls.Config)
 		sni = t.ConnectionState().ServerName
 		c = t
 	}
-	s := r.open(server, client, sni)
-	tee := &teeConn{c, &splitter{rec: r, stream: s}}
+	tee := &teeConn{c, r.splitter(server, client, sni)}
 	select {
 	case l.ready <- tee:
 	case <-l.done:

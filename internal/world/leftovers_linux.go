@@ -61,16 +61,19 @@ func sweep() error {
 	return errors.Join(errs...)
 }
 
-// spaces names the namespaces that belong to the process alone.
-func (c *child) spaces() []string {
-	var out []string
+// pin holds the namespaces of the process open. The kernel gives the number of
+// a namespace that is gone to the next one; while it is held it is nobody
+// else's.
+func (c *child) pin() ([]*os.File, error) {
+	var out []*os.File
 	for _, kind := range []string{"net", "mnt", "pid", "ipc", "uts"} {
-		name, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", c.cmd.Process.Pid, kind))
-		if err == nil {
-			out = append(out, name)
+		f, err := c.namespace(kind)
+		if err != nil {
+			return out, err
 		}
+		out = append(out, f)
 	}
-	return out
+	return out, nil
 }
 
 // leftovers looks for anything of a closed world.
@@ -90,13 +93,17 @@ func (w *World) leftovers() error {
 	return errors.Join(append(errs, w.leftInProcesses()...)...)
 }
 
-// leftInProcesses looks at every process of the machine for a namespace of
-// this world, entered or held open.
+// leftInProcesses looks at every other process of the machine for a namespace
+// of this world, entered or held open, and then lets go of them.
 func (w *World) leftInProcesses() []error {
 	ours := map[string]bool{}
-	for _, s := range w.spaces {
-		ours[s] = true
+	for _, f := range w.spaces {
+		if name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err == nil {
+			ours[name] = true
+		}
+		defer f.Close()
 	}
+	own := fmt.Sprintf("/proc/%d/", os.Getpid())
 	var errs []error
 	for _, pattern := range []string{"/proc/[0-9]*/ns/*", "/proc/[0-9]*/fd/*"} {
 		links, err := filepath.Glob(pattern)
@@ -104,6 +111,9 @@ func (w *World) leftInProcesses() []error {
 			return append(errs, err)
 		}
 		for _, l := range links {
+			if strings.HasPrefix(l, own) {
+				continue
+			}
 			if to, err := os.Readlink(l); err == nil && ours[to] {
 				errs = append(errs, fmt.Errorf("namespace left: %s is %s", l, to))
 			}

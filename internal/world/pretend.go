@@ -139,7 +139,7 @@ func (p *pretender) serve(rec *recorder, c net.Conn, conf *tls.Config) {
 		}
 		plain, sni = t, t.ConnectionState().ServerName
 	}
-	tee := &teeConn{plain, &splitter{rec: rec, stream: rec.open(c.LocalAddr().String(), c.RemoteAddr().String(), sni)}}
+	tee := &teeConn{plain, rec.splitter(c.LocalAddr().String(), c.RemoteAddr().String(), sni)}
 	if now.Opaque {
 		_, _ = io.Copy(io.Discard, tee)
 		return
@@ -153,7 +153,12 @@ func (p Pretence) answerAll(c net.Conn) {
 	if len(answer) == 0 {
 		answer = []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	}
-	head, body, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
+	final := answer
+	for bytes.HasPrefix(final, []byte("HTTP/1.1 1")) && !bytes.HasPrefix(final, []byte("HTTP/1.1 101")) {
+		_, final, _ = bytes.Cut(final, []byte("\r\n\r\n"))
+	}
+	head, body, _ := bytes.Cut(final, []byte("\r\n\r\n"))
+	interim := answer[:len(answer)-len(final)]
 	lower := strings.ToLower(string(head))
 	framed := strings.Contains(lower, "\r\ncontent-length:") || strings.Contains(lower, "\r\ntransfer-encoding:") || strings.Contains(lower, " 204 ")
 	for r := bufio.NewReader(c); ; {
@@ -164,7 +169,7 @@ func (p Pretence) answerAll(c net.Conn) {
 		if _, err := io.Copy(io.Discard, req.Body); err != nil {
 			return
 		}
-		text := append(bytes.Clone(head), "\r\n\r\n"...)
+		text := append(append(bytes.Clone(interim), head...), "\r\n\r\n"...)
 		if req.Method != http.MethodHead {
 			text = append(text, body...)
 		}

@@ -28,6 +28,7 @@ const (
 type splitter struct {
 	rec    *recorder
 	stream *Stream
+	epoch  int // of the recorder, when stream began
 
 	state splitState
 	line  []byte // head, chunk size line or trailer line so far
@@ -39,6 +40,7 @@ type splitter struct {
 func (s *splitter) write(p []byte) {
 	s.rec.mu.Lock()
 	defer s.rec.mu.Unlock()
+	s.stream, s.epoch = s.rec.current(s.stream, s.epoch)
 	if room := maxStream - len(s.stream.Bytes); room > 0 {
 		s.stream.Bytes = append(s.stream.Bytes, p[:min(len(p), room)]...)
 	}

@@ -31,7 +31,7 @@ type World struct {
 	internet *child
 	cgroups  []cgroupMount
 	root     *pki
-	spaces   []string // "net:[4026532]" and the like, to look for at the end
+	spaces   []*os.File // the namespaces, to look for at the end
 	undo     undo.Stack
 	closed   bool
 }
@@ -201,7 +201,11 @@ func (w *World) configure(s Setup) error {
 		}
 	}
 	for _, c := range w.children {
-		w.spaces = append(w.spaces, c.spaces()...)
+		held, err := c.pin()
+		w.spaces = append(w.spaces, held...)
+		if err != nil {
+			return err
+		}
 	}
 	var procs []string
 	for _, m := range w.cgroups {
