@@ -120,6 +120,11 @@ func (s *Server) runProbe(ctx context.Context, agent store.Agent, p ids.Placemen
 		return nil, fmt.Errorf("opening the host's own port: %w", err)
 	}
 	defer host.Close()
+	lure, err := net.Listen("unix", "@bawn-doctor-"+host.Addr().String())
+	if err != nil {
+		return nil, fmt.Errorf("opening the host's own abstract socket: %w", err)
+	}
+	defer lure.Close()
 	run, files, err := s.sessions.Probe(ctx, agent, p, "probe")
 	if err != nil {
 		return nil, err
@@ -132,7 +137,9 @@ func (s *Server) runProbe(ctx context.Context, agent store.Agent, p ids.Placemen
 	}
 	stop := context.AfterFunc(ctx, func() { s.stop(run) })
 	defer stop()
-	tries, err := s.converse(run, files, probeConfig(s, run, p, host.Addr().String()))
+	c := probeConfig(s, run, p, host.Addr().String())
+	c.Abstract = append(c.Abstract, strings.TrimPrefix(lure.Addr().String(), "@"))
+	tries, err := s.converse(run, files, c)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ type rule struct {
 	// enough that none got out.
 	answered bool
 	only     ids.Placement // empty: every placement
+	limit    ids.Placement // the placement whose documented limits it may tell
 	fix      map[ids.Placement]string
 }
 
@@ -41,21 +42,21 @@ func each(netns, uid string) map[ids.Placement]string {
 
 // rules are the lines of doctor, in their order.
 var rules = []rule{
-	{CheckLinks, "no link to anywhere", false, ids.PlacementNetns, both(fixLink)},
-	{CheckTCP, "direct TCP", false, "", each(fixLink, fixTable)},
-	{CheckUDP, "direct UDP", false, "", each(fixLink, fixTable)},
-	{CheckICMP, "ICMP", false, "", each(fixLink, fixTable)},
-	{CheckDNS, "other resolvers", false, "", each(fixLink, fixTable)},
-	{CheckMetadata, "cloud metadata", false, "", each(fixLink, fixTable)},
-	{CheckLoopback, "the host's loopback", false, "", each(fixLink, fixTable)},
-	{CheckServices, "local services", false, "", both(fixView)},
-	{CheckAbstract, "abstract sockets", false, "", each(fixLink,
+	{check: CheckLinks, title: "no link to anywhere", only: ids.PlacementNetns, fix: both(fixLink)},
+	{check: CheckTCP, title: "direct TCP", fix: each(fixLink, fixTable)},
+	{check: CheckUDP, title: "direct UDP", fix: each(fixLink, fixTable)},
+	{check: CheckICMP, title: "ICMP", fix: each(fixLink, fixTable)},
+	{check: CheckDNS, title: "other resolvers", fix: each(fixLink, fixTable)},
+	{check: CheckMetadata, title: "cloud metadata", fix: each(fixLink, fixTable)},
+	{check: CheckLoopback, title: "the host's loopback", fix: each(fixLink, fixTable)},
+	{check: CheckServices, title: "local services", fix: both(fixView)},
+	{check: CheckAbstract, title: "abstract sockets", limit: ids.PlacementUID, fix: each(fixLink,
 		"Linux 6.12 or newer with Landlock keeps agents from the host's abstract sockets; or use the netns placement, where there are none")},
-	{CheckOwn, "Bawn's own sockets", false, "", both(fixView)},
-	{CheckKernel, "the kernel's back doors", false, "", both("the agent's list of system calls does not hold: a kernel with CONFIG_SECCOMP_FILTER is needed, and Bawn's binary must be its own, unchanged")},
-	{CheckProxy, "a name that is not allowed, by the proxy", true, "", both(fixProxy)},
-	{CheckResolver, "a name that is not allowed, by DNS", true, ids.PlacementNetns, both(fixProxy)},
-	{CheckCertificates, "Bawn's certificates", true, "", both("the agent cannot read Bawn's public certificates: look at the permissions of the directory public in Bawn's state directory, which everybody must be able to read")},
+	{check: CheckOwn, title: "Bawn's own sockets", fix: both(fixView)},
+	{check: CheckKernel, title: "the kernel's back doors", fix: both("the agent's list of system calls does not hold: a kernel with CONFIG_SECCOMP_FILTER is needed, and Bawn's binary must be its own, unchanged")},
+	{check: CheckProxy, title: "a name that is not allowed, by the proxy", answered: true, fix: both(fixProxy)},
+	{check: CheckResolver, title: "a name that is not allowed, by DNS", answered: true, only: ids.PlacementNetns, fix: both(fixProxy)},
+	{check: CheckCertificates, title: "Bawn's certificates", answered: true, fix: both("the agent cannot read Bawn's public certificates: look at the permissions of the directory public in Bawn's state directory, which everybody must be able to read")},
 }
 
 // moved are the counters that the probe's tries must have moved: silence proves
@@ -84,9 +85,11 @@ func Evaluate(placement ids.Placement, tries []Try, before, after map[string]uin
 
 func (r rule) judge(placement ids.Placement, tries []Try) apitype.DoctorLine {
 	line := apitype.DoctorLine{Placement: placement, Check: r.title}
-	var bad []string
+	var bad, limits []string
 	for _, t := range tries {
-		if t.Outcome == GotOut || r.answered && t.Outcome != Answered {
+		if t.Outcome == GotOut && t.Limit && r.limit == placement {
+			limits = append(limits, t.Target)
+		} else if t.Outcome == GotOut || r.answered && t.Outcome != Answered {
 			bad = append(bad, strings.TrimSpace(t.Target+" "+t.Detail))
 		}
 	}
@@ -97,6 +100,9 @@ func (r rule) judge(placement ids.Placement, tries []Try) apitype.DoctorLine {
 	case len(bad) > 0:
 		line.Detail = summary(bad)
 		line.Fix = r.fix[placement]
+	case len(limits) > 0:
+		line.OK = true
+		line.Detail = "open on this kernel: " + summary(limits) + ": " + r.fix[placement]
 	default:
 		line.OK = true
 		line.Detail = fmt.Sprintf("%d tries, %s", len(tries), r.word())

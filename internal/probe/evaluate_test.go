@@ -107,6 +107,32 @@ func TestI12WhatWasNotTriedHasFailed(t *testing.T) {
 	}
 }
 
+func TestADocumentedLimitIsToldAndIsNoFailure(t *testing.T) {
+	limit := probe.Try{Check: probe.CheckAbstract, Target: "unix @x", Outcome: probe.GotOut, Limit: true}
+	elsewhere := limit
+	elsewhere.Check = probe.CheckTCP
+	for _, c := range []struct {
+		placement ids.Placement
+		try       probe.Try
+		failures  int
+	}{
+		{ids.PlacementUID, limit, 0},
+		{ids.PlacementNetns, limit, 1}, // there is no such limit there
+		{ids.PlacementUID, elsewhere, 1},
+	} {
+		lines := probe.Evaluate(c.placement, append(good(), c.try), counted(1), counted(2))
+		if bad := failed(lines); len(bad) != c.failures {
+			t.Errorf("%s %s: %q", c.placement, c.try.Check, bad)
+		}
+		told := slices.ContainsFunc(lines, func(l apitype.DoctorLine) bool {
+			return l.OK && strings.HasPrefix(l.Detail, "open on this kernel: unix @x: Linux 6.12")
+		})
+		if told != (c.failures == 0) {
+			t.Errorf("%s %s: told %v", c.placement, c.try.Check, told)
+		}
+	}
+}
+
 func TestSilenceOfTheProxyIsNoRefusal(t *testing.T) {
 	for i, try := range good() {
 		if try.Check != probe.CheckProxy && try.Check != probe.CheckCertificates {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"bawn/internal/ids"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -68,7 +70,7 @@ func (p *prober) abstracts() []trial {
 	names = slices.Compact(names)
 	var list []trial
 	for _, n := range names[:min(len(names), maxAbstract)] {
-		list = append(list, p.local(CheckAbstract, "\x00"+n))
+		list = append(list, p.abstract("\x00"+n))
 	}
 	if len(list) == 0 {
 		list = append(list, func(context.Context) Try {
@@ -76,6 +78,23 @@ func (p *prober) abstracts() []trial {
 		})
 	}
 	return list
+}
+
+// abstract connects to one. Without Landlock's scopes the uid placement cannot
+// keep an agent from those of the host.
+func (p *prober) abstract(name string) trial {
+	return func(ctx context.Context) Try {
+		t := p.local(CheckAbstract, name)(ctx)
+		t.Limit = t.Outcome == GotOut && p.Placement == ids.PlacementUID && !landlockScopes()
+		return t
+	}
+}
+
+// landlockScopes reports whether this kernel can (Landlock's version 6, Linux
+// 6.12).
+func landlockScopes() bool {
+	version, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	return errno == 0 && version >= 6
 }
 
 // abstractNames reads the names of listening abstract sockets out of

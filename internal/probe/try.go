@@ -27,6 +27,9 @@ type Try struct {
 	Outcome Outcome `json:"outcome"`
 	Code    string  `json:"code,omitempty"` // Bawn's code, where Bawn answered with one
 	Detail  string  `json:"detail,omitempty"`
+	// Limit marks what this kernel cannot close in this placement, as the
+	// documentation says: it is told, and is no failure.
+	Limit bool `json:"limit,omitempty"`
 }
 
 // A Check is the group of tries that makes one line of doctor.
