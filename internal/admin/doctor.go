@@ -111,7 +111,7 @@ func (s *Server) examine(ctx context.Context, agent store.Agent, p ids.Placement
 }
 
 func (s *Server) runProbe(ctx context.Context, agent store.Agent, p ids.Placement) ([]apitype.DoctorLine, error) {
-	netd, err := s.netd.client()
+	netd, err := s.netd.wait(ctx)
 	if err != nil {
 		return nil, err
 	}

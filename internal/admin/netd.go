@@ -43,6 +43,27 @@ func (l *netdLink) client() (*netdapi.Client, error) {
 	return l.conn, nil
 }
 
+// netdWait is how long a self-test waits for netd, which may just be starting
+// again.
+const netdWait = 10 * time.Second
+
+// wait is client, but waits for a connection.
+func (l *netdLink) wait(ctx context.Context) (*netdapi.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, netdWait)
+	defer cancel()
+	for {
+		c, err := l.client()
+		if err == nil {
+			return c, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(redial):
+		}
+	}
+}
+
 // session is client for the session manager.
 func (l *netdLink) session() (session.Netd, error) {
 	c, err := l.client()
