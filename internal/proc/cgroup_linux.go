@@ -90,7 +90,7 @@ func parseHierarchies(table string) []hierarchy {
 		case "cgroup2":
 			h.unified = true
 		case "cgroup":
-			for _, o := range strings.Split(right[2], ",") {
+			for o := range strings.SplitSeq(right[2], ",") {
 				if slices.Contains(wanted, o) {
 					h.controllers = append(h.controllers, o)
 				}
@@ -122,7 +122,7 @@ func (c *Cgroups) adopt(h *hierarchy) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range strings.Fields(string(available)) {
+		for name := range strings.FieldsSeq(string(available)) {
 			if !slices.Contains(wanted, name) {
 				continue
 			}

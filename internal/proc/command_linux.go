@@ -41,7 +41,7 @@ func find(s *Spec, dir string) (string, *commandProblem) {
 	}
 	search := environ(s.Env, "PATH")
 	var unusable *commandProblem
-	for _, d := range strings.Split(search, ":") {
+	for d := range strings.SplitSeq(search, ":") {
 		if !path.IsAbs(d) {
 			continue // the workspace is the agent's own: nothing is taken from it by a bare name
 		}
