@@ -168,8 +168,7 @@ func TestI7LeaseIsCheckedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var once sync.Once
-			var r *rig
-			r = newRig(t, basic, func(r *rig) {
+			r := newRig(t, basic, func(r *rig) {
 				r.cfg.Stages = func(stage string) {
 					if stage == "journaled" {
 						// Before any flow can be judged by it again.

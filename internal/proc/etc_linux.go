@@ -59,7 +59,7 @@ func (v *view) etc() error {
 func (v *view) certificates() error {
 	public := path.Join(v.spec.State, "public")
 	if err := v.bind(public, PublicPath); err != nil {
-		return fmt.Errorf("Bawn's public certificates: %w", err)
+		return fmt.Errorf("showing Bawn's public certificates: %w", err)
 	}
 	replaced, err := v.replace(BundleFile, bundlePaths)
 	if err != nil {
@@ -101,7 +101,7 @@ var javaPaths = []string{
 func (v *view) replace(name string, places []string) (any bool, err error) {
 	var ours unix.Stat_t
 	if err := unix.Fstatat(int(v.root), rel(path.Join(PublicPath, name)), &ours, 0); err != nil {
-		return false, fmt.Errorf("Bawn's public file %s: %w", name, err)
+		return false, fmt.Errorf("looking at Bawn's public file %s: %w", name, err)
 	}
 	for _, p := range places {
 		at, err := v.root.open(p, true)
