@@ -92,12 +92,21 @@ func (s *Server) doctorAgent(ctx context.Context) (store.Agent, error) {
 	}
 	for _, a := range agents {
 		if a.Name == session.Doctor {
-			return a, nil
+			return a, s.ensureAccount(ctx, a)
 		}
 	}
 	s.applies.Lock()
 	defer s.applies.Unlock()
 	return s.register(ctx, apitype.CreateAgent{Name: session.Doctor, User: "bawn", Placement: ids.PlacementNetns})
+}
+
+// ensureAccount makes the account of a again where the host has lost it.
+func (s *Server) ensureAccount(ctx context.Context, a store.Agent) error {
+	netd, err := s.netd.client()
+	if err != nil {
+		return err
+	}
+	return netd.CreateAccount(ctx, a.Name, a.UID)
 }
 
 // examine runs the probe in one placement. Whatever keeps it from running is a

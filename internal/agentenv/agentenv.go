@@ -29,6 +29,7 @@ type Spec struct {
 	Home    string   // home in the agent's view
 	Work    string   // workspace in the view
 	Temp    string   // temporary directory in the view
+	Runtime string   // directory for sockets of the session, in the view
 	Shell   string   // login shell; empty: /bin/sh
 	Proxy   string   // ADDRESS:PORT of the explicit proxy
 	CA      string   // file with Bawn's root alone, in the view
@@ -72,7 +73,7 @@ func basic(s Spec) [][2]string {
 	}
 	return [][2]string{
 		{"HOME", s.Home}, {"USER", s.Agent}, {"LOGNAME", s.Agent}, {"SHELL", shell},
-		{"PATH", searchPath(s)}, {"PWD", s.Work}, {"TMPDIR", s.Temp},
+		{"PATH", searchPath(s)}, {"PWD", s.Work}, {"TMPDIR", s.Temp}, {"XDG_RUNTIME_DIR", s.Runtime},
 		{"LANG", "C.UTF-8"}, {"TERM", "dumb"},
 		{"BAWN_AGENT", s.Agent}, {"BAWN_SESSION", s.Session},
 	}
@@ -82,8 +83,9 @@ func basic(s Spec) [][2]string {
 // npm's local installs, the folder of links.
 var binDirs = []string{"bin", "node_modules/.bin"}
 
-// searchPath puts what the operator lends first, then the agent's own installs
-// (pip --user, npm prefix, go install, cargo), then the system.
+// searchPath puts what the operator lends first, then the system, so that a bare
+// name means the program that the operator means by it, then the agent's own
+// installs (pip --user, npm prefix, go install, cargo).
 func searchPath(s Spec) string {
 	var dirs []string
 	for _, l := range s.Lends {
@@ -92,10 +94,11 @@ func searchPath(s Spec) string {
 		}
 		dirs = append(dirs, l)
 	}
+	dirs = append(dirs, systemPath)
 	for _, b := range []string{".local/bin", ".npm-global/bin", "go/bin", ".cargo/bin"} {
 		dirs = append(dirs, path.Join(s.Home, b))
 	}
-	return strings.Join(append(dirs, systemPath), ":")
+	return strings.Join(dirs, ":")
 }
 
 // ownLoopback is what must not go through the proxy: the agent's own servers.

@@ -5,6 +5,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"path"
@@ -82,7 +83,8 @@ func place(s *netdapi.StartSpec, r *Running, agent string) {
 	}
 	e := agentenv.Spec{
 		Agent: agent, Session: r.Session.Session, Home: path.Join(proc.HomeRoot, agent), Work: work, Temp: "/tmp",
-		Shell: "/bin/bash", Proxy: proxyOf(s.Placement, r.Slot), Given: s.Env,
+		Runtime: fmt.Sprintf("/run/user/%d", s.UID),
+		Shell:   "/bin/bash", Proxy: proxyOf(s.Placement, r.Slot), Given: s.Env,
 		CA: path.Join(proc.PublicPath, proc.CAFile), Bundle: path.Join(proc.PublicPath, proc.BundleFile),
 	}
 	for _, l := range s.Lends {
