@@ -50,7 +50,7 @@ need:
 		update-ca-certificates openssl dig ping ps tmux script cc
 
 need-bench:
-	@sh scripts/need ip unshare squid
+	@sh scripts/need ip ss nft nsenter setpriv unshare git openssl squid
 
 clean:
 	rm -rf bin
