@@ -15,10 +15,13 @@ import (
 
 // stages makes the proxy fail at a stage of a request, for tests that show what
 // is left then. BAWN_FAILPOINT=STAGE:ACTION:MARKER does ACTION once, at the
-// first request that reaches STAGE while the file MARKER does not exist, and
-// makes MARKER first. Actions: kill (SIGKILL to this process), stop (SIGSTOP),
-// wait (until the file MARKER.go exists, so that the test can do something to
-// another process meanwhile).
+// first request that reaches STAGE while the file MARKER.arm exists and MARKER
+// does not, and makes MARKER first. (The self-test of "bawn up" makes requests
+// too, so a test arms the point when it is ready for it.)
+//
+// Actions: kill (SIGKILL to this process), stop (SIGSTOP), wait (until the file
+// MARKER.go exists, so that the test can do something to another process
+// meanwhile).
 func stages() func(stage string) {
 	parts := strings.SplitN(os.Getenv("BAWN_FAILPOINT"), ":", 3)
 	if len(parts) != 3 {
@@ -27,7 +30,7 @@ func stages() func(stage string) {
 	at, action, marker := parts[0], parts[1], parts[2]
 	var once sync.Once
 	return func(stage string) {
-		if stage != at {
+		if _, err := os.Stat(marker + ".arm"); stage != at || err != nil {
 			return
 		}
 		once.Do(func() { failHere(action, marker) })

@@ -32,7 +32,7 @@ func trouble(api string) string {
 	for i, a := range argv {
 		argv[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 	}
-	return strings.Join(argv, " ") + " >/dev/null 2>&1; curl -s -m 2 https://" + api + "/" + token() + " >/dev/null"
+	return "ATTEMPT_SECONDS=0.3 " + strings.Join(argv, " ") + " >/dev/null 2>&1; curl -s -m 2 https://" + api + "/" + token() + " >/dev/null"
 }
 
 // TestI2FailClosed kills and stops each process under running agents.
@@ -127,16 +127,13 @@ func (h *host) atStage(t *testing.T, stage, what string) {
 		action = "kill"
 	}
 	marker := "/tmp/" + token()
-	if err := h.Up(t.Context()); err != nil {
+	if err := h.Up(t.Context(), fmt.Sprintf("BAWN_FAILPOINT=%s:%s:%s", stage, action, marker)); err != nil {
 		t.Fatal(err)
 	}
 	s := h.shell(t, "dev")
-	// The point is armed only now, so that the self-test of "bawn up" does not
-	// run into it.
-	h.root(t, fmt.Sprintf("echo '%s:%s:%s' >/run/bawn-failpoint", stage, action, marker))
+	h.root(t, "touch "+marker+".arm")
 	s.run(t, "curl -s -m 5 https://"+h.w.Names.API+"/"+token()+" >/dev/null 2>&1 &")
 	eventually(t, "the proxy comes to "+stage, func() bool { return h.root(t, "test -e "+marker).status == 0 })
-	h.root(t, "rm -f /run/bawn-failpoint")
 	switch what {
 	case "admin killed":
 		h.signal(t, "admin", "KILL")

@@ -16,7 +16,7 @@ import urllib.parse
 
 EVIL, EVIL_ADDR, EVIL_ADDR6, OK, META_NAME, META_ADDR, LAN_ADDR = sys.argv[1].split(",")
 SECRET = b"the-secret-of-the-operator"
-TIMEOUT = 3
+TIMEOUT = float(os.environ.get("ATTEMPT_SECONDS", "3"))  # without an answer
 
 
 def proxy_address():
