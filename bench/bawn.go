@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,27 +21,41 @@ import (
 // startBawn runs Bawn as an operator does: "bawn up", an agent, a policy; the
 // client is what the agent runs. The cost is that of all of Bawn's processes.
 func startBawn(ctx context.Context, b *bench) (*peer, error) {
-	config := "version: 1\nresolvers: [127.0.0.1]\nupstream_roots: " + b.pki.originRoot + "\n"
-	op, err := operator.Start(ctx, b.place.w, operator.Options{Binary: b.s.bawn, Config: config})
-	if err != nil {
+	if err := b.up(ctx); err != nil {
 		return nil, err
 	}
 	p := &peer{
 		proxy: fmt.Sprintf("%s:%d", netplan.Gateway, netplan.ProxyPort),
 		roots: world.Bundle, // the agent's view has Bawn's root in it
-		end:   op.Stop,
+		end:   b.op.Stop,
 		load: func(ctx context.Context, argv ...string) *exec.Cmd {
-			return op.Command(ctx, append([]string{"run", "--agent", benchAgent, "--no-tty", "--"}, argv...)...)
+			return b.op.Command(ctx, append([]string{"run", "--agent", benchAgent, "--no-tty", "--"}, argv...)...)
 		},
 	}
-	if _, err := op.Bawn(ctx, "agent", "create", benchAgent, "--user", "bench"); err != nil {
-		return p, err
-	}
-	if err := op.Apply(ctx, benchPolicy()); err != nil {
-		return p, err
-	}
+	var err error
 	p.pid, err = findProcess(operator.Binary, "up")
 	return p, err
+}
+
+// up installs Bawn on the first call and just starts it on later ones.
+func (b *bench) up(ctx context.Context) error {
+	if b.op != nil {
+		return b.op.Up(ctx)
+	}
+	config := "version: 1\nresolvers: [127.0.0.1]\nupstream_roots: " + b.pki.originRoot + "\n"
+	op, err := operator.Start(ctx, b.place.w, operator.Options{Binary: b.s.bawn, Config: config})
+	if err != nil {
+		return err
+	}
+	b.op = op
+	_, err = op.Bawn(ctx, "agent", "create", benchAgent, "--user", "bench")
+	if err == nil {
+		err = op.Apply(ctx, benchPolicy())
+	}
+	if err != nil {
+		return errors.Join(err, op.Stop())
+	}
+	return nil
 }
 
 // findProcess finds the process with a command line among the bench's own.

@@ -70,7 +70,7 @@ func TestTable(t *testing.T) {
 		{"floor", 1000, 10 * time.Millisecond, time.Second}, {"bawn", 1000, 20 * time.Millisecond, time.Second},
 		{"floor", 1000, 12 * time.Millisecond, time.Second}, {"bawn", 1000, 24 * time.Millisecond, time.Second},
 	})
-	for _, want := range []string{"10.0-12.0", "20.0-24.0", "2.00"} {
+	for _, want := range []string{"10.0-12.0", "20.0-24.0", "2.00 (2.00-2.00)", "0.50 (0.50-0.50)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

@@ -19,11 +19,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -72,9 +70,6 @@ var roles = map[string]func(args []string) error{
 }
 
 func exit(err error) {
-	if status := new(exec.ExitError); errors.As(err, &status) {
-		os.Exit(status.ExitCode())
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

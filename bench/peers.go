@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"bawn/internal/world/operator"
 )
 
 // A bench is what all runs share.
@@ -24,6 +26,7 @@ type bench struct {
 	place  *place
 	pki    pki
 	origin *part
+	op     *operator.Operator // of Bawn, once it has run
 }
 
 // A peer is a proxy that runs.

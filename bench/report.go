@@ -26,53 +26,82 @@ func report(s settings, samples []sample) error {
 	return os.WriteFile(filepath.Join(s.results, name), []byte(text), 0o644)
 }
 
-// A row is what a peer's runs come to.
-type row struct {
-	peer           string
-	low, mid, high time.Duration // CPU per request
-	rate           float64       // median
-}
-
-func rows(s settings, samples []sample) []row {
-	var list []row
-	for _, name := range s.peers {
-		var costs []time.Duration
-		var rates []float64
-		for _, x := range samples {
-			if x.peer == name {
-				costs, rates = append(costs, x.perRequest()), append(rates, x.perSecond())
-			}
+// costs are a peer's CPU times per request, run by run.
+func costs(samples []sample, peer string) (list []float64) {
+	for _, x := range samples {
+		if x.peer == peer {
+			list = append(list, us(x.perRequest()))
 		}
-		slices.Sort(costs)
-		slices.Sort(rates)
-		list = append(list, row{name, costs[0], costs[len(costs)/2], costs[len(costs)-1], rates[len(rates)/2]})
 	}
 	return list
 }
 
+func rates(samples []sample, peer string) (list []float64) {
+	for _, x := range samples {
+		if x.peer == peer {
+			list = append(list, x.perSecond())
+		}
+	}
+	return list
+}
+
+// ratios compares two peers within each run: what else the machine does is
+// alike for both then.
+func ratios(a, b []float64) []float64 {
+	list := make([]float64, min(len(a), len(b)))
+	for i := range list {
+		list[i] = a[i] / b[i]
+	}
+	return list
+}
+
+func median(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
+}
+
+func spread(list []float64, form string) string {
+	return fmt.Sprintf(form+"-"+form, slices.Min(list), slices.Max(list))
+}
+
 func table(s settings, samples []sample) string {
-	list := rows(s, samples)
 	var b strings.Builder
 	fmt.Fprintf(&b, "1 KB over %d connections that stay open, CONNECT and TLS ended on both sides\n", s.conns)
-	fmt.Fprintf(&b, "%d runs of %s each, interleaved; %d CPUs, %s, %s\n", s.runs, s.measure, runtime.NumCPU(), runtime.Version(), kernel())
-	fmt.Fprintf(&b, "CPU: user and system time of all of the peer's processes; requests counted at the upstream\n\n")
+	fmt.Fprintf(&b, "%d runs of %s each, interleaved; %d CPUs, %s, %s, load %s\n",
+		s.runs, s.measure, runtime.NumCPU(), runtime.Version(), kernel(), loadAverage())
+	fmt.Fprintf(&b, "CPU: user and system time of all of the peer's processes; requests counted at the upstream\n")
+	fmt.Fprintf(&b, "/ PEER: ratio of CPU, median and spread of the ratios within each run\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head, rule := "peer\tCPU us/request\tspread\treq/s\t", "----\t--------------\t------\t-----\t"
-	for _, r := range list {
-		head += "/ " + r.peer + "\t"
-		rule += "------\t"
+	head := "peer\tCPU us/request\tspread\treq/s\t"
+	for _, name := range s.peers {
+		head += "/ " + name + "\t"
 	}
 	fmt.Fprintln(w, head)
-	fmt.Fprintln(w, rule)
-	for _, r := range list {
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f-%.1f\t%.0f\t", r.peer, us(r.mid), us(r.low), us(r.high), r.rate)
-		for _, other := range list {
-			fmt.Fprintf(w, "%.2f\t", us(r.mid)/us(other.mid))
+	for _, name := range s.peers {
+		own := costs(samples, name)
+		fmt.Fprintf(w, "%s\t%.1f\t%s\t%.0f\t", name, median(own), spread(own, "%.1f"), median(rates(samples, name)))
+		for _, other := range s.peers {
+			if other == name {
+				fmt.Fprint(w, "1\t")
+				continue
+			}
+			r := ratios(own, costs(samples, other))
+			fmt.Fprintf(w, "%.2f (%s)\t", median(r), spread(r, "%.2f"))
 		}
 		fmt.Fprintln(w)
 	}
 	w.Flush()
 	return b.String()
+}
+
+// loadAverage is what the machine did besides: the bench itself makes about 3.
+func loadAverage() string {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(raw), " ")
+	return first
 }
 
 func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
