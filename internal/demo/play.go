@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"bawn/internal/world"
 	"bawn/internal/world/attempts"
@@ -77,10 +77,10 @@ func (s *stage) work(ctx context.Context) {
 	for _, line := range []string{
 		"curl -sS https://api.example.com/v1/models",
 		"git clone -q https://git.example.com/tools/hello.git && cat hello/README",
-		"npm install --silent --registry https://registry.example.net/ greeting && node -p 'require(\"greeting\")'",
+		"npm install --silent --registry https://registry.example.net/ greeting && node -p 'require(process.argv[1])' greeting",
 		"unset HTTPS_PROXY https_proxy ALL_PROXY all_proxy; curl -sS https://api.example.com/without-proxy-variables",
 	} {
-		s.show(s.op.Command(ctx, "run", "--", "sh", "-c", "cd && rm -rf hello && "+line), "bawn run -- sh -c '"+line+"'")
+		s.show(s.op.Command(ctx, "run", "--", "sh", "-c", "cd && rm -rf hello && "+line), `bawn run -- sh -c "`+line+`"`)
 	}
 }
 
@@ -91,26 +91,80 @@ func shown() []string {
 
 // exfiltrate lets the agent try, and asks the attacker what arrived.
 func (s *stage) exfiltrate(ctx context.Context) {
-	if err := errors.Join(s.w.Attacker.Forget(), s.w.LAN.Forget(), s.w.ForgetWire()); err != nil {
+	if err := s.control(ctx); err != nil {
 		s.bad = append(s.bad, err)
 		return
 	}
-	cmd := s.op.Command(ctx, append([]string{"run", "--"}, attempts.Argv(shown()...)...)...)
+	fmt.Fprintf(s.out, line, "", "tried", "what the agent saw", "code")
+	for i, name := range shown() {
+		r, code, err := s.attempt(ctx, name)
+		if err != nil {
+			s.bad = append(s.bad, fmt.Errorf("trying %s: %w", name, err))
+			continue
+		}
+		fmt.Fprintf(s.out, line, fmt.Sprint(i+1), r.Tried, r.What, code)
+	}
+	s.verdict()
+}
+
+// control runs the attempts that need no proxy under an account of the host that
+// Bawn does not hold, so that the zeros below mean something.
+func (s *stage) control(ctx context.Context) error {
+	var direct []string
+	for _, name := range shown() {
+		if slices.Contains(attempts.Reaching(), name) {
+			direct = append(direct, name)
+		}
+	}
+	if text, err := s.w.Host.CommandAs(ctx, operator.Account, attempts.Argv(direct...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("trying without Bawn: %w: %s", err, text)
+	}
+	packets, err := s.w.Attacker.Packets()
+	if err != nil {
+		return err
+	}
+	if len(packets) == 0 {
+		return errors.New("trying without Bawn: nothing reached the attacker, so the demonstration would show nothing")
+	}
+	fmt.Fprintf(s.out, "  First without Bawn, from an ordinary account of the host: %d of the ten\n", len(direct))
+	fmt.Fprintf(s.out, "  need no proxy, and bring %d packets to the attacker. Now the agent:\n\n", len(packets))
+	return errors.Join(s.w.Attacker.Forget(), s.w.LAN.Forget(), s.w.ForgetWire(), s.w.DNS.Forget())
+}
+
+// line is one line of the table of attempts.
+const line = "  %2s  %-66s  %-24s  %s\n"
+
+// attempt runs one attempt. The code is the one that the agent was told, or
+// else the one on record; "-" where there is no way on which something could
+// be judged.
+func (s *stage) attempt(ctx context.Context, name string) (attempts.Result, string, error) {
+	before, err := s.op.Decisions(denied)
+	if err != nil {
+		return attempts.Result{}, "", err
+	}
+	cmd := s.op.Command(ctx, append([]string{"run", "--"}, attempts.Argv(name)...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	text, err := cmd.Output()
 	results, parseErr := attempts.Parse(string(text))
-	if err != nil || parseErr != nil || len(results) != len(shown()) {
-		s.bad = append(s.bad, fmt.Errorf("trying to get out: %d of %d attempts: %w: %s", len(results), len(shown()), errors.Join(err, parseErr), stderr.String()))
+	if err := errors.Join(err, parseErr); err != nil || len(results) != 1 {
+		return attempts.Result{}, "", fmt.Errorf("%d results: %w: %s", len(results), err, stderr.String())
 	}
-	t := tabwriter.NewWriter(s.out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "  \ttried\twhat the agent saw\tcode")
-	for i, r := range results {
-		fmt.Fprintf(t, "  %2d\t%s\t%s\t%s\n", i+1, r.Tried, r.What, r.Code)
+	after, err := s.op.Decisions(denied)
+	if err != nil {
+		return attempts.Result{}, "", err
 	}
-	_ = t.Flush()
-	s.verdict()
+	code := results[0].Code
+	if code == "" && len(after) > len(before) {
+		code = after[len(after)-1].Code
+	}
+	if code == "" {
+		code = "-"
+	}
+	return results[0], code, nil
 }
+
+func denied(r operator.Record) bool { return r.Verdict == "deny" }
 
 // verdict says what arrived where nothing may.
 func (s *stage) verdict() {
@@ -132,8 +186,8 @@ func (s *stage) verdict() {
 			evil++
 		}
 	}
-	fmt.Fprintf(s.out, "\n  packets that reached the attacker:           %d\n", len(packets))
-	fmt.Fprintf(s.out, "  packets to the cloud's metadata address:     %d\n", metadata)
+	fmt.Fprintf(s.out, "\n  packets that reached the attacker:            %d\n", len(packets))
+	fmt.Fprintf(s.out, "  packets to the cloud's metadata address:      %d\n", metadata)
 	fmt.Fprintf(s.out, "  questions to any resolver about the attacker: %d\n", evil)
 	if len(packets)+metadata+evil > 0 {
 		s.bad = append(s.bad, errors.New("something got out"))

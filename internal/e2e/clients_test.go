@@ -197,31 +197,49 @@ func TestClients(t *testing.T) {
 	h := boot(t)
 	h.clients(t)
 	var table strings.Builder
-	fmt.Fprintf(&table, "\n%-28s | %-8s | %s\n", "client", "explicit", "transparent")
+	const row = "%-28s | %-8s | %-11s | %s\n"
+	fmt.Fprintf(&table, "\n"+row, "client", "explicit", "transparent", "uid")
 	for _, c := range clients() {
 		version := strings.TrimSpace(h.root(t, c.version).out)
 		cells := make(map[string]string)
-		for arrival, before := range map[string][]string{"explicit": nil, "transparent": {"sh", "-c", without, "sh"}} {
-			t.Run(c.name+" "+arrival, func(t *testing.T) {
-				if err := h.cell(t, c, arrival, before); err != nil {
+		for _, col := range columns() {
+			t.Run(c.name+" "+col.name, func(t *testing.T) {
+				if err := h.cell(t, c, col); err != nil {
 					t.Error(err)
 					return
 				}
-				cells[arrival] = "ok"
+				cells[col.name] = "ok"
 			})
 		}
-		fmt.Fprintf(&table, "%-28s | %-8s | %s\n", c.name+" "+version, cells["explicit"], cells["transparent"])
+		fmt.Fprintf(&table, row, c.name+" "+version, cells["explicit"], cells["transparent"], cells["uid"])
 	}
 	fmt.Println(table.String())
 }
 
+// A column of the table is a way for a client to come to Bawn.
+type column struct {
+	name    string
+	agent   string
+	arrival string
+	before  []string // put in front of the client
+}
+
+// columns are the ways. With the placement uid there is only the explicit one.
+func columns() []column {
+	return []column{
+		{"explicit", "dev", "explicit", nil},
+		{"transparent", "dev", "transparent", []string{"sh", "-c", without, "sh"}},
+		{"uid", "guest", "explicit", nil},
+	}
+}
+
 // cell runs a client as the agent and checks that the journal says that it
 // came in that way and no other.
-func (h *host) cell(t *testing.T, c client, arrival string, before []string) error {
+func (h *host) cell(t *testing.T, c client, col column) error {
 	t.Helper()
 	seen := len(h.decisions(t, all))
 	err := c.run(t, h.w, token(), func(ctx context.Context, argv ...string) *exec.Cmd {
-		return h.session(ctx, "dev", append(before, argv...)...)
+		return h.session(ctx, col.agent, append(col.before, argv...)...)
 	})
 	fresh := h.decisions(t, all)[seen:]
 	if err != nil {
@@ -233,8 +251,8 @@ func (h *host) cell(t *testing.T, c client, arrival string, before []string) err
 			continue
 		}
 		ours++
-		if r.Arrival != arrival || r.Verdict != "allow" || r.Agent != "dev" {
-			return fmt.Errorf("record %+v, want agent dev, allow, arrival %s", r, arrival)
+		if r.Arrival != col.arrival || r.Verdict != "allow" || r.Agent != col.agent {
+			return fmt.Errorf("record %+v, want agent %s, allow, arrival %s", r, col.agent, col.arrival)
 		}
 	}
 	if ours == 0 {

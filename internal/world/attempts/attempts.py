@@ -44,7 +44,7 @@ def answer(data):
             code = value.strip()
     if not lines[0]:
         return "closed without an answer", code
-    return "answered " + " ".join(lines[0].split(" ")[1:3]), code
+    return "answered " + " ".join(lines[0].split(" ")[1:]), code
 
 
 def tunnel(authority):
