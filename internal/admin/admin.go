@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"bawn/internal/config"
 	"bawn/internal/ids"
 	"bawn/internal/lifecycle"
+	"bawn/internal/netd/netdapi"
 	"bawn/internal/session"
 	"bawn/internal/store"
 )
@@ -50,6 +52,8 @@ type Server struct {
 	netd     *netdLink
 	sessions *session.Manager
 
+	resolvers []netip.AddrPort // that the proxy asks
+
 	base    context.Context // of connections that were taken over
 	applies sync.Mutex      // one policy or registry change at a time
 
@@ -71,6 +75,9 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		s.shut[p] = "the self-test has not run yet"
 	}
 	var err error
+	if s.resolvers, err = o.Config.Nameservers(); err != nil {
+		return nil, err
+	}
 	if s.root, err = openRoot(o); err != nil {
 		return nil, err
 	}
@@ -104,6 +111,9 @@ func (s *Server) openState(ctx context.Context) error {
 		Closed: s.closed, Log: s.o.Log, Now: s.o.Now,
 	})
 	s.netd.onExit, s.netd.onLost = s.sessions.Exited, s.sessions.Lost
+	s.netd.greet = func(ctx context.Context, c *netdapi.Client) error {
+		return c.Reach(ctx, s.reachOf(s.planes.snapshot()))
+	}
 	return nil
 }
 

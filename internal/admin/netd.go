@@ -20,6 +20,7 @@ type netdLink struct {
 	log    *slog.Logger
 	onExit func(netdapi.Exit)
 	onLost func()
+	greet  func(context.Context, *netdapi.Client) error // what each new netd must be told
 
 	mu    sync.Mutex
 	conn  *netdapi.Client
@@ -98,6 +99,9 @@ func (l *netdLink) hold(ctx context.Context) error {
 	}
 	defer c.Close()
 	if err := stopStrangers(ctx, c); err != nil {
+		return err
+	}
+	if err := l.greet(ctx, c); err != nil {
 		return err
 	}
 	l.set(c)

@@ -44,8 +44,14 @@ func (s *Server) publish(ctx context.Context) (apitype.Snapshot, error) {
 	if err != nil {
 		return snap, err
 	}
+	if err := s.widen(ctx, snap); err != nil {
+		return snap, err
+	}
 	s.planes.set(snap)
-	return snap, s.planes.settle(ctx, snap.Tag)
+	if err := s.planes.settle(ctx, snap.Tag); err != nil {
+		return snap, err
+	}
+	return snap, s.narrow(ctx)
 }
 
 func (s *Server) applyPolicy(w http.ResponseWriter, q *http.Request, peer peercred.Peer) error {

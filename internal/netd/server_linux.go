@@ -83,7 +83,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("opening netd: taking apart what the last run left: %w", err)
 	}
 	s.firewall, s.noWall = netkern.OpenFirewall(ctx, netkern.FirewallConfig{
-		Plan:     netplan.Host{Table: o.Mark, Cgroup: o.Mark},
+		Plan:     netplan.Host{Table: o.Mark, Cgroup: o.Mark, Processes: netplan.Processes{Admin: o.AdminUID, Proxy: o.ProxyUID}},
 		Lost:     func(string) { s.frozen.set(true) },
 		Standing: func() { s.frozen.set(false) },
 		Log:      o.Log,

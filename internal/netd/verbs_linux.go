@@ -35,6 +35,7 @@ var verbs = map[netdapi.Verb]verb{
 	netdapi.VerbStop:          {admin: true, do: with((*Server).stop)},
 	netdapi.VerbDial:          {admin: true, do: with((*Server).dial)},
 	netdapi.VerbCounters:      {admin: true, do: with((*Server).counters)},
+	netdapi.VerbReach:         {admin: true, do: with((*Server).reach)},
 	netdapi.VerbListeners:     {proxy: true, do: bare((*Server).listeners)},
 	netdapi.VerbListenerAck:   {proxy: true, do: with((*Server).acknowledge)},
 }
@@ -186,6 +187,28 @@ func (s *Server) counters(_ context.Context, _ *caller, a netdapi.SessionRef) (r
 		return reply{}, err
 	}
 	return reply{result: wireCounters(c)}, nil
+}
+
+// reach opens the kernel's bounds of the proxy for what admin names. Where the
+// host cannot hold a firewall there are none.
+func (s *Server) reach(_ context.Context, _ *caller, a netdapi.Reach) (reply, error) {
+	if len(a.Resolvers) > netdapi.MaxReach || len(a.Private) > netdapi.MaxReach {
+		return reply{}, netdapi.Errorf(netdapi.CodeBadRequest, "reach: more than %d resolvers or ranges", netdapi.MaxReach)
+	}
+	for _, r := range a.Resolvers {
+		if !r.IsValid() || r.Port() == 0 || r.Addr().Zone() != "" {
+			return reply{}, netdapi.Errorf(netdapi.CodeBadRequest, "reach: resolver %s is none", r)
+		}
+	}
+	for _, p := range a.Private {
+		if !p.IsValid() {
+			return reply{}, netdapi.Errorf(netdapi.CodeBadRequest, "reach: range %s is none", p)
+		}
+	}
+	if s.noWall != nil {
+		return reply{}, nil
+	}
+	return reply{}, s.firewall.Bound(a.Resolvers, a.Private)
 }
 
 // maxUnseen bounds the ends of sessions that are kept for the next admin.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -240,6 +241,25 @@ func (f *Firewall) Add(slot netplan.UIDSlot) error {
 		return fmt.Errorf("adding slot %d: %w", slot.Slot, err)
 	}
 	f.plan = f.plan.With(slot)
+	return nil
+}
+
+// Bound changes what Bawn's own processes may reach. The table is put in anew,
+// in one step.
+func (f *Firewall) Bound(resolvers []netip.AddrPort, private []netip.Prefix) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := &f.plan.Processes
+	if slices.Equal(p.Resolvers, resolvers) && slices.Equal(p.Private, private) {
+		return nil
+	}
+	p.Resolvers, p.Private = slices.Clone(resolvers), slices.Clone(private)
+	if !f.state.Standing {
+		return nil // the watcher puts it in
+	}
+	if err := f.load(); err != nil {
+		return fmt.Errorf("bounding Bawn's own processes: %w", err)
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@
 package netkern
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -86,7 +87,9 @@ func (t *translator) term(term netplan.Term) error {
 	case netplan.Proto:
 		t.needProto(v)
 	case netplan.To:
-		t.to(netip.Prefix(v))
+		t.prefix(netip.Prefix(v), 16, 24)
+	case netplan.From:
+		t.prefix(netip.Prefix(v), 12, 8)
 	case netplan.ToPort:
 		t.needProto(netplan.TCP)
 		t.payload(unix.NFT_REG_1, expr.PayloadBaseTransportHeader, 2, 2)
@@ -141,14 +144,27 @@ func (t *translator) payload(reg uint32, base expr.PayloadBase, offset, size uin
 
 // to matches the destination. Prefixes whose length is a multiple of 8 are
 // matched by loading fewer bytes; plans have no others.
-func (t *translator) to(p netip.Prefix) {
-	family, offset := netplan.IPv4, uint32(16)
+// prefix compares an address of the network header, which begins at octet at4
+// or at6 (RFC 791 section 3.1, RFC 8200 section 3), with a prefix.
+func (t *translator) prefix(p netip.Prefix, at4, at6 uint32) {
+	family, offset := netplan.IPv4, at4
 	if p.Addr().Is6() {
-		family, offset = netplan.IPv6, 24
+		family, offset = netplan.IPv6, at6
 	}
 	t.needFamily(family)
-	size := uint32(p.Bits()+7) / 8
-	t.payload(unix.NFT_REG_1, expr.PayloadBaseNetworkHeader, offset, size)
+	size := (p.Bits() + 7) / 8
+	if size == 0 {
+		return
+	}
+	t.payload(unix.NFT_REG_1, expr.PayloadBaseNetworkHeader, offset, uint32(size))
+	if rest := p.Bits() % 8; rest != 0 {
+		mask := bytes.Repeat([]byte{0xff}, size)
+		mask[size-1] <<= 8 - rest
+		t.add(&expr.Bitwise{
+			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: uint32(size),
+			Mask: mask, Xor: make([]byte, size),
+		})
+	}
 	t.equal(p.Masked().Addr().AsSlice()[:size])
 }
 

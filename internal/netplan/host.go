@@ -22,13 +22,15 @@ import (
 //     be right.
 //   - What reaches an agent's socket comes from its own proxy, or is an error.
 //   - Nobody else connects to an agent's proxy.
+//   - Bawn's own processes reach what they need; see [Processes].
 //
 // Nothing is accepted because it belongs to a connection that was accepted
 // before: each packet is judged.
 type Host struct {
-	Table  string // name of the table
-	Cgroup string // name of Bawn's own group at the root of the cgroup hierarchy
-	Slots  []UIDSlot
+	Table     string // name of the table
+	Cgroup    string // name of Bawn's own group at the root of the cgroup hierarchy
+	Slots     []UIDSlot
+	Processes Processes
 }
 
 // A UIDSlot is one slot of the uid placement.
@@ -116,12 +118,12 @@ func (h Host) Rules() Table {
 	}
 	return Table{
 		Name:     h.Table,
-		Counters: []string{CountToProxy, CountDenied4, CountDenied6, CountInbound, CountStrangers},
+		Counters: append([]string{CountToProxy, CountDenied4, CountDenied6, CountInbound, CountStrangers}, h.Processes.counters()...),
 		Sets: []Set{
 			{SetOwn, []Field{FieldUID, FieldCgroup, FieldTo, FieldToPort}, elements},
 			{SetHeld, []Field{FieldCgroup, FieldTo, FieldToPort}, elements},
 		},
-		Chains: h.chains(),
+		Chains: append(h.chains(), h.Processes.chains()...),
 	}
 }
 
@@ -130,14 +132,14 @@ func (h Host) chains() []Chain {
 	from := In{SetHeld, []Field{FieldCgroup, FieldFrom, FieldFromPort}}
 	return []Chain{{
 		Name: "output", Hook: HookOutput, Priority: hostPriority,
-		Rules: []Rule{
+		Rules: append([]Rule{
 			{bawn, Goto("agents")},
 			{Owner{FirstUID, LastUID}, Goto("agents")}, // out of its cgroup
 			// Packets without an owner are let pass: the last ones of an agent's
 			// connection that is closed already have neither owner nor cgroup.
 			// None of them can open a connection.
 			{To(UIDProxies), ToPort(ProxyPort), Owned, Count(CountStrangers), Reset{}},
-		},
+		}, h.Processes.entries()...),
 	}, {
 		Name: "input", Hook: HookInput, Priority: hostPriority,
 		Rules: []Rule{

@@ -41,6 +41,12 @@ func TestPlansPrint(t *testing.T) {
 	golden(t, "host-empty.txt", host.String())
 	host = host.With(netplan.UIDSlot{Slot: 256, UID: 1900000002}).With(netplan.UIDSlot{Slot: 3, UID: 1900000001})
 	golden(t, "host-two.txt", host.String())
+	host.Processes = netplan.Processes{
+		Admin: 995, Proxy: 996,
+		Resolvers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.53:53"), netip.MustParseAddrPort("[2001:db8::53]:53")},
+		Private:   []netip.Prefix{netip.MustParsePrefix("10.20.0.0/14"), netip.MustParsePrefix("fd00:1::/40")},
+	}
+	golden(t, "host-processes.txt", host.String())
 }
 
 // TestI1TheAgentsNamespaceHasNoLink: by construction there is nothing but the

@@ -25,6 +25,8 @@ type (
 	Proto uint8
 	// To matches the destination address.
 	To netip.Prefix
+	// From matches the source address.
+	From netip.Prefix
 	// ToPort matches the destination port of TCP.
 	ToPort uint16
 	// Resetting matches a TCP packet that ends a connection at once; what it
@@ -127,11 +129,13 @@ func (t Proto) String() string {
 	return "meta l4proto " + name
 }
 
-func (t To) String() string {
-	p := netip.Prefix(t)
-	what := "ip daddr "
+func (t To) String() string   { return prefixText("daddr", netip.Prefix(t)) }
+func (t From) String() string { return prefixText("saddr", netip.Prefix(t)) }
+
+func prefixText(field string, p netip.Prefix) string {
+	what := "ip " + field + " "
 	if p.Addr().Is6() {
-		what = "ip6 daddr "
+		what = "ip6 " + field + " "
 	}
 	if p.IsSingleIP() {
 		return what + p.Addr().String()
@@ -180,6 +184,7 @@ func (t DNAT) String() string  { return "dnat ip to " + netip.AddrPort(t).String
 func (Family) term()     {}
 func (Proto) term()      {}
 func (To) term()         {}
+func (From) term()       {}
 func (ToPort) term()     {}
 func (Resetting) term()  {}
 func (Owner) term()      {}

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"bawn/internal/guard"
@@ -242,4 +243,20 @@ func (p *Policy) Agents() []string {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(p.agents))
+}
+
+// Private lists the ranges that rules name under addresses, sorted and each
+// once: where the proxy may have to dial besides public addresses.
+func (p *Policy) Private() []netip.Prefix {
+	if p == nil {
+		return nil
+	}
+	var list []netip.Prefix
+	for _, a := range p.agents {
+		for _, ru := range a.rules {
+			list = append(list, ru.addresses...)
+		}
+	}
+	slices.SortFunc(list, netip.Prefix.Compare)
+	return slices.Compact(list)
 }

@@ -140,6 +140,11 @@ func (c *Client) Counters(ctx context.Context, session string) (Counters, error)
 	return counters, err
 }
 
+// Reach bounds what the proxy may connect to; the last call counts.
+func (c *Client) Reach(ctx context.Context, r Reach) error {
+	return c.call(ctx, VerbReach, r, nil)
+}
+
 func (c *Client) call(ctx context.Context, verb Verb, args, result any) error {
 	files, err := c.callFiles(ctx, verb, args, nil, result)
 	CloseAll(files)

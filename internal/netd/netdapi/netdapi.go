@@ -38,6 +38,7 @@ const (
 	VerbStop          Verb = "stop"           // SessionRef
 	VerbDial          Verb = "dial"           // DialArgs -> descriptor of a connected TCP socket
 	VerbCounters      Verb = "counters"       // SessionRef -> Counters
+	VerbReach         Verb = "reach"          // Reach
 
 	VerbListeners   Verb = "listeners"    // no arguments; listeners come as events, the existing ones first
 	VerbListenerAck Verb = "listener_ack" // ListenerAck
@@ -147,6 +148,16 @@ type Exit struct {
 	Status  int    `json:"status"`          // the program's exit status; 128+n where signal n ended it
 	Fault   string `json:"fault,omitempty"` // set where Bawn could not run the program, and why
 }
+
+// Reach says what the proxy may connect to besides public addresses, so that the
+// kernel refuses the rest as the proxy does.
+type Reach struct {
+	Resolvers []netip.AddrPort `json:"resolvers,omitempty"` // name servers that it asks
+	Private   []netip.Prefix   `json:"private,omitempty"`   // special-purpose ranges that some rule names
+}
+
+// MaxReach bounds each list of a [Reach].
+const MaxReach = 512
 
 // Counters are packets and bytes by the name of the counter (package netplan).
 type Counters map[string]Counter
