@@ -43,11 +43,18 @@ func TestTheWorldIsOpenWithoutAFirewall(t *testing.T) {
 // and nothing else: no address outside, over IPv4 or IPv6, no service of the
 // host, no other agent, not even itself.
 func TestI1OnlyTheOwnProxy(t *testing.T) {
+	t.Run("table alone", func(t *testing.T) { onlyTheOwnProxy(t, false) })
+	t.Run("with programs", func(t *testing.T) { onlyTheOwnProxy(t, true) })
+}
+
+func onlyTheOwnProxy(t *testing.T, programs bool) {
 	h := newHost(t)
 	h.attackerListens(80)
 	groupA, groupB := h.slot(1), h.slot(2)
 	f := h.firewall(groupA, groupB)
-	f.WithoutPrograms()
+	if !programs {
+		f.WithoutPrograms()
+	}
 	h.proxy(1)
 	h.proxy(2)
 	service := startAgent(t, h.ns, 0, "")

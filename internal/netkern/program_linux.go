@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -38,51 +39,113 @@ const (
 	opLoad8     = 0x71 // dst = *(src + off)
 	opLoad16    = 0x69
 	opLoad32    = 0x61
+	opJump      = 0x05
 	opJumpNot   = 0x55 // if dst != imm
 	opJumpNot32 = 0x56 // the same for the low 32 bits
+	opJumpBits  = 0x45 // if dst & imm
 	opCall      = 0x85
 	opExit      = 0x95
 )
 
+// Registers: 6 keeps the packet, 10 is the end of the stack.
+const (
+	regPacket = 6
+	regStack  = 10
+)
+
 const callLoadBytes = 26 // bpf_skb_load_bytes
 
-// The program looks at a copy of the packet's first bytes: the IPv4 header
-// without options, and the ports.
+// Where jumps lead, put in once the program is whole.
 const (
-	copied  = 24
+	toRefuse int16 = -1 - iota
+	toPass
+	toIPv4
+)
+
+// The program looks at a copy of the packet's first bytes: an IPv4 header
+// without options and a TCP header, or an IPv6 header.
+const (
+	copied  = 40
 	onStack = -copied
 )
 
+// Places in TCP packets (RFC 9293 section 3.1, RFC 791, RFC 8200).
+const (
+	tcpReset        = 4
+	flagsInIPv4     = 20 + 13
+	flagsInIPv6     = 40 + 13
+	protocolInIPv4  = 9
+	protocolInIPv6  = 6
+	sourceAddr      = 12
+	destinationAddr = 16
+	sourcePort      = 20
+	destinationPort = 22
+)
+
 // filter gives the program for one direction. The peer is the destination of
-// what is sent and the source of what is received.
+// what is sent and the source of what is received. A reset is received from
+// anybody: it carries nothing, and without it an agent whose connection the
+// table rejects would wait for two minutes.
 func filter(peer netip.AddrPort, sending bool) []instruction {
-	addrAt, portAt := int16(12), int16(20)
+	program := append([]instruction{{opMove, regPacket | 1<<4, 0, 0}}, copyPacket(0, copied)...)
+	addrAt, portAt := int16(sourceAddr), int16(sourcePort)
 	if sending {
-		addrAt, portAt = 16, 22
+		addrAt, portAt = destinationAddr, destinationPort
+	} else {
+		program = append(program, passResetIPv6()...)
 	}
+	ipv4 := len(program)
 	addr := peer.Addr().As4()
 	fragment := binary.NativeEndian.Uint16([]byte{0x3f, 0xff}) // more fragments, or an offset
 	port := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, peer.Port()))
-	load := func(op byte, at int16) instruction { return instruction{op, 1 | 10<<4, onStack + at, 0} }
-	program := []instruction{
-		{opMoveImm, 2, 0, 0},
-		{opMove, 3 | 10<<4, 0, 0},
-		{opAddImm, 3, 0, onStack},
-		{opMoveImm, 4, 0, copied},
-		{opCall, 0, 0, callLoadBytes},
-		{opJumpNot, 0, 0, 0}, // shorter than that
-		load(opLoad8, 0), {opJumpNot, 1, 0, 0x45},
-		load(opLoad16, 6), {opAndImm, 1, 0, int32(fragment)}, {opJumpNot, 1, 0, 0},
-		load(opLoad8, 9), {opJumpNot, 1, 0, unix.IPPROTO_TCP},
-		load(opLoad32, addrAt), {opJumpNot32, 1, 0, int32(binary.NativeEndian.Uint32(addr[:]))},
-		load(opLoad16, portAt), {opJumpNot, 1, 0, int32(port)},
-		{opMoveImm, 0, 0, 1}, {opExit, 0, 0, 0}, // let through
-		{opMoveImm, 0, 0, 0}, {opExit, 0, 0, 0}, // not
+	program = append(program,
+		load(opLoad8, 0), instruction{opJumpNot, 1, toRefuse, 0x45},
+		load(opLoad16, 6), instruction{opAndImm, 1, 0, int32(fragment)}, instruction{opJumpNot, 1, toRefuse, 0},
+		load(opLoad8, protocolInIPv4), instruction{opJumpNot, 1, toRefuse, unix.IPPROTO_TCP})
+	if !sending {
+		program = append(program, load(opLoad8, flagsInIPv4), instruction{opJumpBits, 1, toPass, tcpReset})
 	}
-	refuse := len(program) - 2
-	for i := range program {
-		if program[i].code == opJumpNot || program[i].code == opJumpNot32 {
-			program[i].off = int16(refuse - i - 1)
+	program = append(program,
+		load(opLoad32, addrAt), instruction{opJumpNot32, 1, toRefuse, int32(binary.NativeEndian.Uint32(addr[:]))},
+		load(opLoad16, portAt), instruction{opJumpNot, 1, toRefuse, int32(port)},
+		instruction{opMoveImm, 0, 0, 1}, instruction{opExit, 0, 0, 0},
+		instruction{opMoveImm, 0, 0, 0}, instruction{opExit, 0, 0, 0})
+	return resolve(program, map[int16]int{toPass: len(program) - 4, toRefuse: len(program) - 2, toIPv4: ipv4})
+}
+
+// copyPacket copies bytes of the packet to the stack, and refuses a shorter
+// packet.
+func copyPacket(from, size int32) []instruction {
+	return []instruction{
+		{opMove, 1 | regPacket<<4, 0, 0},
+		{opMoveImm, 2, 0, from},
+		{opMove, 3 | regStack<<4, 0, 0},
+		{opAddImm, 3, 0, onStack},
+		{opMoveImm, 4, 0, size},
+		{opCall, 0, 0, callLoadBytes},
+		{opJumpNot, 0, toRefuse, 0},
+	}
+}
+
+// load reads a value of the copy into register 1.
+func load(op byte, at int16) instruction { return instruction{op, 1 | regStack<<4, onStack + at, 0} }
+
+// passResetIPv6 lets a reset over IPv6 through and refuses the rest of IPv6.
+func passResetIPv6() []instruction {
+	return slices.Concat([]instruction{
+		load(opLoad8, 0), {opAndImm, 1, 0, 0xf0}, {opJumpNot, 1, toIPv4, 0x60},
+		load(opLoad8, protocolInIPv6), {opJumpNot, 1, toRefuse, unix.IPPROTO_TCP},
+	}, copyPacket(flagsInIPv6, 1), []instruction{
+		load(opLoad8, 0), {opJumpBits, 1, toPass, tcpReset}, {opJump, 0, toRefuse, 0},
+	})
+}
+
+// resolve puts in how far each jump goes.
+func resolve(program []instruction, targets map[int16]int) []instruction {
+	for i, in := range program {
+		switch in.code {
+		case opJump, opJumpNot, opJumpNot32, opJumpBits:
+			program[i].off = int16(targets[in.off] - i - 1)
 		}
 	}
 	return program
