@@ -42,7 +42,8 @@ type stream struct {
 	from    time.Time
 	needles [][]byte // lines without one of these are passed over
 
-	at     uint64 // index of the open file, or of the last one that was read
+	ahead  []fileName // that are known and were not opened yet
+	at     uint64     // index of the open file, or of the last one that was read
 	name   string
 	f      *os.File
 	lines  *lineReader
@@ -140,68 +141,86 @@ func (s *stream) rewind() error {
 	return nil
 }
 
+// newer reports whether there is a file behind the open one.
 func (s *stream) newer() (bool, error) {
+	if len(s.ahead) == 0 {
+		if err := s.list(); err != nil {
+			return false, err
+		}
+	}
+	return len(s.ahead) > 0, nil
+}
+
+// list looks for files behind the last one that was opened.
+func (s *stream) list() error {
 	series, err := listSeries(s.dir)
 	if err != nil {
-		return false, err
+		return err
 	}
-	files := series[s.plane]
-	return len(files) > 0 && files[len(files)-1].index > s.at, nil
+	s.ahead = series[s.plane]
+	for len(s.ahead) > 0 && s.ahead[0].index <= s.at {
+		s.ahead = s.ahead[1:]
+	}
+	return nil
 }
 
 // open opens the file after the last one that was read; io.EOF when there is
 // none yet.
 func (s *stream) open() error {
-	series, err := listSeries(s.dir)
+	newer, err := s.newer()
 	if err != nil {
 		return err
 	}
-	files := series[s.plane]
+	if !newer {
+		return io.EOF
+	}
 	if s.at == 0 && s.window > 0 {
-		return s.openWindow(files)
+		return s.openWindow()
 	}
-	for i, name := range files {
-		if name.index <= s.at || s.old(files[i+1:]) {
-			continue
-		}
-		return s.openAt(name, 0)
+	for s.old(s.ahead[1:]) {
+		s.ahead = s.ahead[1:]
 	}
-	return io.EOF
+	return s.openNext(0)
 }
 
-func (s *stream) openAt(name fileName, offset int64) error {
+// openNext opens the next file at an offset.
+func (s *stream) openNext(offset int64) error {
+	name := s.ahead[0]
 	f, err := os.Open(filepath.Join(s.dir, name.String()))
 	if err != nil {
 		return fmt.Errorf("opening journal: %w", err)
 	}
+	s.ahead = s.ahead[1:]
 	s.f, s.at, s.name, s.offset = f, name.index, name.String(), offset
 	return s.rewind()
 }
 
 // openWindow opens the file that the window begins in, at the first line that
 // begins in the window.
-func (s *stream) openWindow(files []fileName) error {
+func (s *stream) openWindow() error {
 	left := s.window
-	for i := len(files) - 1; i >= 0; i-- {
-		info, err := os.Stat(filepath.Join(s.dir, files[i].String()))
+	for i := len(s.ahead) - 1; ; i-- {
+		info, err := os.Stat(filepath.Join(s.dir, s.ahead[i].String()))
 		if err != nil {
 			return fmt.Errorf("opening journal: %w", err)
 		}
-		if info.Size() > left {
-			s.partial = true
-			return s.openInside(files[i], info.Size()-left)
+		inside := info.Size() > left
+		if !inside && i > 0 && !s.old(s.ahead[i:]) {
+			left -= info.Size()
+			continue
 		}
-		left -= info.Size()
-		if i == 0 || s.old(files[i:]) {
-			return s.openAt(files[i], 0)
+		s.ahead = s.ahead[i:]
+		if !inside {
+			return s.openNext(0)
 		}
+		s.partial = true
+		return s.openInside(info.Size() - left)
 	}
-	return io.EOF
 }
 
-// openInside opens a file behind the first newline from offset on.
-func (s *stream) openInside(name fileName, offset int64) error {
-	if err := s.openAt(name, offset); err != nil {
+// openInside opens the next file behind the first newline from offset on.
+func (s *stream) openInside(offset int64) error {
+	if err := s.openNext(offset); err != nil {
 		return err
 	}
 	_, whole, err := s.lines.next()
