@@ -41,6 +41,9 @@ func (s *Server) doctor(w http.ResponseWriter, q *http.Request, _ peercred.Peer)
 	defer s.selfTest.Unlock()
 	ctx, cancel := context.WithTimeout(q.Context(), doctorTime)
 	defer cancel()
+	if _, err := s.netd.wait(ctx); err != nil {
+		return &apitype.Error{Status: http.StatusServiceUnavailable, Message: err.Error(), Hint: "netd's log says why; bawn up starts it again"}
+	}
 	agent, err := s.doctorAgent(ctx)
 	if err != nil {
 		return err

@@ -22,14 +22,12 @@ type netdLink struct {
 	onLost func()
 	greet  func(context.Context, *netdapi.Client) error // what each new netd must be told
 
-	mu    sync.Mutex
-	conn  *netdapi.Client
-	first chan struct{} // closed at the first connection
-	once  sync.Once
+	mu   sync.Mutex
+	conn *netdapi.Client
 }
 
 func newNetdLink(sock string, log *slog.Logger) *netdLink {
-	return &netdLink{sock: sock, log: log, first: make(chan struct{})}
+	return &netdLink{sock: sock, log: log}
 }
 
 var errNoNetd = errors.New("netd does not answer")
@@ -107,7 +105,6 @@ func (l *netdLink) hold(ctx context.Context) error {
 	l.set(c)
 	defer l.onLost()
 	defer l.set(nil)
-	l.once.Do(func() { close(l.first) })
 	select {
 	case <-c.Done():
 		l.log.Warn("the connection to netd is lost")
