@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -60,6 +62,7 @@ func (n *Namespace) build(plan netplan.Namespace, check func(string) error) erro
 		// Before the listeners, and long before the agent: there is no moment
 		// without rules.
 		{"rules", func() error { return loadTable(n.file, plan.Table, nil) }},
+		{"settings", func() error { return apply(plan.Settings) }},
 		{"listeners", func() error { return n.listen(plan.Listeners, check) }},
 	}
 	for _, s := range steps {
@@ -128,6 +131,25 @@ func addRoutes(routes []netplan.Route) error {
 		})
 		if err != nil {
 			return fmt.Errorf("adding route %s: %w", r, err)
+		}
+	}
+	return nil
+}
+
+// apply writes the settings. Those below net belong to the calling thread's
+// namespace.
+func apply(settings []netplan.Setting) error {
+	for _, s := range settings {
+		file, err := os.OpenFile("/proc/sys/"+strings.ReplaceAll(s.Name, ".", "/"), os.O_WRONLY, 0)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+			continue // see netplan.Setting
+		}
+		if err != nil {
+			return fmt.Errorf("setting %s: %w", s, err)
+		}
+		_, err = file.WriteString(s.Value)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return fmt.Errorf("setting %s: %w", s, err)
 		}
 	}
 	return nil

@@ -161,6 +161,20 @@ func originalDestination(t *testing.T, c net.Conn) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3]))
 }
 
+func TestClosedConnectionsAreForgottenSoon(t *testing.T) {
+	n := build(t)
+	for name, want := range map[string]string{"time_wait": "5", "syn_sent": "10"} {
+		got := command(t, n.File(), "cat", "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_"+name)
+		if strings.TrimSpace(got) != want {
+			t.Errorf("%s: %s seconds", name, got)
+		}
+	}
+	home, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait")
+	if err == nil && strings.TrimSpace(string(home)) == "5" {
+		t.Error("the setting has leaked into the namespace of the tests")
+	}
+}
+
 func TestExplicitProxyAndResolverAreReached(t *testing.T) {
 	n := build(t)
 	ln := accepting(t, listener(t, n, netplan.Explicit, "tcp"))

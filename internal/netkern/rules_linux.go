@@ -142,8 +142,6 @@ func (t *translator) payload(reg uint32, base expr.PayloadBase, offset, size uin
 	t.add(&expr.Payload{DestRegister: reg, Base: base, Offset: offset, Len: size})
 }
 
-// to matches the destination. Prefixes whose length is a multiple of 8 are
-// matched by loading fewer bytes; plans have no others.
 // prefix compares an address of the network header, which begins at octet at4
 // or at6 (RFC 791 section 3.1, RFC 8200 section 3), with a prefix.
 func (t *translator) prefix(p netip.Prefix, at4, at6 uint32) {

@@ -17,7 +17,15 @@ type Namespace struct {
 	Routes    []Route
 	Listeners []Listener
 	Table     Table
+	Settings  []Setting // after the table: it brings connection tracking
 }
+
+// A Setting is a kernel parameter of the namespace (sysctl(8)). One that this
+// kernel does not have, or does not let a namespace have, is left out.
+type Setting struct{ Name, Value string }
+
+// String gives the setting in the words of sysctl(8).
+func (s Setting) String() string { return s.Name + " = " + s.Value }
 
 // A Route says that everything below Dest is delivered here, from Source.
 type Route struct {
@@ -69,7 +77,23 @@ func ForAgent() Namespace {
 			{DNS, "udp", at(DNSPort)},
 			{DNS, "tcp", at(DNSPort)},
 		},
-		Table: agentTable(),
+		Table:    agentTable(),
+		Settings: conntrackSettings(),
+	}
+}
+
+// conntrackSettings bound the kernel memory that an agent can fill with
+// connections that it opens and closes: their entries are charged to no cgroup,
+// and would be kept for two minutes. On a loopback interface nothing arrives
+// late.
+func conntrackSettings() []Setting {
+	const prefix = "net.netfilter.nf_conntrack_"
+	return []Setting{
+		{prefix + "tcp_timeout_time_wait", "5"},
+		{prefix + "tcp_timeout_syn_sent", "10"},
+		{prefix + "tcp_timeout_last_ack", "10"},
+		{prefix + "tcp_timeout_fin_wait", "10"},
+		{prefix + "max", "65536"},
 	}
 }
 
@@ -106,7 +130,7 @@ func agentTable() Table {
 }
 
 // String gives the whole plan, a line each for addresses, routes and
-// listeners, then the table.
+// listeners, then the table, then the settings.
 func (n Namespace) String() string {
 	var b strings.Builder
 	for _, a := range n.Addresses {
@@ -119,5 +143,8 @@ func (n Namespace) String() string {
 		fmt.Fprintf(&b, "listen %s\n", l)
 	}
 	b.WriteString(n.Table.String())
+	for _, s := range n.Settings {
+		fmt.Fprintln(&b, s)
+	}
 	return b.String()
 }
