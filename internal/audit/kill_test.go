@@ -82,10 +82,7 @@ func writeForever(dir string) error {
 }
 
 func TestI13KilledAtAnyInstantNoAcknowledgedDecisionIsMissing(t *testing.T) {
-	rounds := 12
-	if roottest.All() {
-		rounds = 60
-	}
+	rounds := roottest.Count(12, 500)
 	dir := t.TempDir()
 	acknowledged := make(map[string]uint64)
 	for range rounds {

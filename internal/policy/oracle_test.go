@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"bawn/internal/names"
+	"bawn/internal/roottest"
 	"bawn/internal/policy"
 )
 
@@ -116,10 +117,7 @@ func randomRule(rnd *rand.Rand) plainRule {
 // TestDecisionsAgreeWithASecondReader: random policies and every query near
 // them, decided by the index and by going through the rules one by one.
 func TestDecisionsAgreeWithASecondReader(t *testing.T) {
-	rounds := 100
-	if testing.Short() {
-		rounds = 30
-	}
+	rounds := roottest.Count(30, 5000)
 	for seed := range rounds {
 		rnd := rand.New(rand.NewPCG(uint64(seed), 7))
 		var list []plainRule

@@ -32,3 +32,12 @@ func Skip(t testing.TB, why string) {
 	}
 	t.Skip(why)
 }
+
+// Count returns how often a test that draws cases repeats: few in the usual
+// run, which is seeded and quick, all with BAWN_SOAK set ("make soak").
+func Count(few, all int) int {
+	if os.Getenv("BAWN_SOAK") != "" {
+		return all
+	}
+	return few
+}
