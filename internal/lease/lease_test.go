@@ -40,13 +40,15 @@ func snapshot(tag string, revision uint64, yaml string) apitype.LeaseAnswer {
 	return apitype.LeaseAnswer{Tag: tag, Snapshot: &apitype.Snapshot{Tag: tag, Revision: revision, YAML: yaml, Agents: []apitype.SnapshotAgent{{Name: "dev"}}}}
 }
 
-// hold runs a Holder over a on the bubble's clock.
-func hold(ctx context.Context, a *admin) *Holder {
-	h := New(a, "proxy", slog.New(slog.DiscardHandler))
+// hold runs a Holder over a on the bubble's clock; stop ends it and waits.
+func hold(t *testing.T, a *admin) (h *Holder, stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	h = New(a, "proxy", slog.New(slog.DiscardHandler))
 	start := time.Now()
 	h.now = func() time.Duration { return time.Since(start) }
-	go h.Run(ctx)
-	return h
+	done := make(chan struct{})
+	go func() { h.Run(ctx); close(done) }()
+	return h, func() { cancel(); <-done }
 }
 
 func code(h *Holder) codes.Code {
@@ -70,10 +72,8 @@ func TestI2NoPolicyPastItsLease(t *testing.T) {
 			}
 			return snapshot("1", 7, someYAML), nil
 		}}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer synctest.Wait()
-		defer cancel()
-		h := hold(ctx, a)
+		h, stop := hold(t, a)
+		defer stop()
 		if c := code(h); c != codes.PolicyUnavailable {
 			t.Errorf("before the first answer: %q", c)
 		}
@@ -114,10 +114,8 @@ func TestI2AnAnswerThatComesLateExtendsNothing(t *testing.T) {
 			time.Sleep(2500 * time.Millisecond) // plus the beat: later than the time to live
 			return apitype.LeaseAnswer{Tag: "1"}, nil
 		}}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer synctest.Wait()
-		defer cancel()
-		h := hold(ctx, a)
+		h, stop := hold(t, a)
+		defer stop()
 		time.Sleep(apitype.LeaseBeat + apitype.LeaseTTL + 100*time.Millisecond)
 		if c := code(h); c != codes.LeaseLapsed {
 			t.Errorf("an answer after the time to live counted from the asking: %q", c)
@@ -136,10 +134,8 @@ func TestI2WhatCannotBeUnderstoodIsInForceAsARefusal(t *testing.T) {
 			}
 			return apitype.LeaseAnswer{Tag: ask.Have}, nil
 		}}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer synctest.Wait()
-		defer cancel()
-		h := hold(ctx, a)
+		h, stop := hold(t, a)
+		defer stop()
 		time.Sleep(5 * time.Second)
 		if c := code(h); c != codes.PolicyInvalid {
 			t.Errorf("a policy that cannot be compiled: %q; the older one must not outlive it", c)
@@ -150,10 +146,8 @@ func TestI2WhatCannotBeUnderstoodIsInForceAsARefusal(t *testing.T) {
 func TestNoPolicyYetDeniesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &admin{answer: func(apitype.LeaseAsk) (apitype.LeaseAnswer, error) { return snapshot("0", 0, ""), nil }}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer synctest.Wait()
-		defer cancel()
-		h := hold(ctx, a)
+		h, stop := hold(t, a)
+		defer stop()
 		time.Sleep(1500 * time.Millisecond)
 		if c := code(h); c != codes.PolicyUnavailable {
 			t.Errorf("%q", c)

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"bawn/internal/names"
-	"bawn/internal/roottest"
 	"bawn/internal/policy"
+	"bawn/internal/roottest"
 )
 
 // A plainRule is a rule as a second reader would take it down: strings only.
