@@ -69,7 +69,7 @@ func keptMask() (keep uint64) {
 // for the threads that call reaches. It goes first: changing it needs one of
 // the capabilities.
 func dropBounding(keep uint64, call func(trap, a1, a2, a3 uintptr) (uintptr, uintptr, syscall.Errno)) error {
-	for c := uintptr(0); c < 64; c++ {
+	for c := range uintptr(64) {
 		if keep&(1<<c) != 0 {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -191,19 +192,15 @@ func apart(self place, above []place, keep int, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range above { // begins with self
-		if p == kept {
-			return fmt.Errorf("it is %s or lies in it, which is not an operator's to lend", name)
-		}
+	if slices.Contains(above, kept) {
+		return fmt.Errorf("it is %s or lies in it, which is not an operator's to lend", name)
 	}
 	over, err := ancestors(keep)
 	if err != nil {
 		return err
 	}
-	for _, p := range over {
-		if p == self {
-			return fmt.Errorf("%s lies in it, which is not an operator's to lend", name)
-		}
+	if slices.Contains(over, self) {
+		return fmt.Errorf("%s lies in it, which is not an operator's to lend", name)
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -37,8 +36,12 @@ func beVictim(value string) int {
 			return 1
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	go func() { // it ends with the tests, whatever becomes of them
+		io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
 	s, err := netd.Open(ctx, o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -75,7 +78,10 @@ func startVictim(t *testing.T, mode string) (*rig, *exec.Cmd) {
 	r := &rig{t: t, o: options(t), exits: make(chan netdapi.Exit, 100), sock: filepath.Join(dir, "netd.sock")}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), victimFlag+"="+strings.Join([]string{r.o.State, r.o.Mark, r.sock, mode}, "|"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe() // not Pdeathsig: threads of the tests come and go
+	if err != nil {
+		t.Fatal(err)
+	}
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	out, err := cmd.StdoutPipe()
@@ -86,7 +92,7 @@ func startVictim(t *testing.T, mode string) (*rig, *exec.Cmd) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM) // an orderly end leaves nothing
+		in.Close() // an orderly end leaves nothing
 		cmd.Wait()
 		if t.Failed() {
 			t.Logf("the victim's log:\n%s", &log)

@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,25 +208,10 @@ func freeze(dir string, frozen bool) error {
 }
 
 func containsLine(text, line string) bool {
-	for _, l := range splitLines(text) {
-		if l == line {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(splitLines(text), line)
 }
 
-func splitLines(s string) (lines []string) {
-	for len(s) > 0 {
-		i := 0
-		for i < len(s) && s[i] != '\n' {
-			i++
-		}
-		lines = append(lines, s[:i])
-		s = s[min(i+1, len(s)):]
-	}
-	return lines
-}
+func splitLines(s string) []string { return strings.Split(s, "\n") }
 
 // firewall opens one whose callbacks freeze and thaw the given cgroups.
 func (h *host) firewall(groups ...string) *netkern.Firewall {

@@ -157,7 +157,7 @@ func describeChain(table *nftables.Table, plan netplan.Chain) *nftables.Chain {
 	if plan.Hook == netplan.HookInput {
 		chain.Hooknum = nftables.ChainHookInput
 	}
-	chain.Priority = nftables.ChainPriorityRef(nftables.ChainPriority(plan.Priority))
+	chain.Priority = new(nftables.ChainPriority(plan.Priority))
 	policy := nftables.ChainPolicyAccept
 	if plan.Closed {
 		policy = nftables.ChainPolicyDrop
