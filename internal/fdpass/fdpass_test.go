@@ -90,3 +90,23 @@ func TestHostileMessagesAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// FuzzReceive: whatever comes is either refused or, sent again, is the same.
+func FuzzReceive(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x0d{\"text\":\"hi\"}"))
+	f.Add([]byte("\x00\x00\x00\x02{}rest"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		a, b := pair(t)
+		go func() { a.Write(raw); a.Close() }()
+		var m message
+		if files, err := fdpass.New(b).Receive(&m); err != nil || len(files) != 0 {
+			return
+		}
+		c, d := pair(t)
+		go func() { fdpass.New(c).Send(m); c.Close() }()
+		var again message
+		if _, err := fdpass.New(d).Receive(&again); err != nil || again.Text != strings.ToValidUTF8(m.Text, "\ufffd") && again != m {
+			t.Errorf("%+v came back as %+v, %v", m, again, err)
+		}
+	})
+}
