@@ -10,7 +10,6 @@ var (
 	BuildChecked = build
 	InNamespace  = inNamespace
 	OnThread     = onThread
-	LoadTable    = loadTable
 )
 
 // For tests: the parts that OpenFirewall is made of, and one look.

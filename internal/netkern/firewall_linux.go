@@ -141,7 +141,7 @@ func (f *Firewall) load() error {
 	}
 	f.ids = ids
 	table := f.plan.Rules()
-	if err := loadTable(f.cfg.Namespace, table, f.ids); err != nil {
+	if err := loadTable(f.cfg.Namespace, table, f.ids, true); err != nil {
 		return err
 	}
 	s, err := takeSnapshot(f.cfg.Namespace, table)

@@ -61,7 +61,7 @@ func (n *Namespace) build(plan netplan.Namespace, check func(string) error) erro
 		{"routes", func() error { return addRoutes(plan.Routes) }},
 		// Before the listeners, and long before the agent: there is no moment
 		// without rules.
-		{"rules", func() error { return loadTable(n.file, plan.Table, nil) }},
+		{"rules", func() error { return loadTable(n.file, plan.Table, nil, false) }},
 		{"settings", func() error { return apply(plan.Settings) }},
 		{"listeners", func() error { return n.listen(plan.Listeners, check) }},
 	}

@@ -48,17 +48,20 @@ func conn(ns *os.File) (*nftables.Conn, error) {
 	return nftables.New(options...)
 }
 
-// loadTable puts the table in place of whatever has its name, in one
-// transaction: no packet meets a part of it.
-func loadTable(ns *os.File, plan netplan.Table, ids cgroupIDs) error {
+// loadTable loads the table in one transaction: no packet meets a part of it.
+// With replace it takes the place of whatever has its name; without, there is
+// none. (A deletion makes the kernel wait until nobody uses what is deleted.)
+func loadTable(ns *os.File, plan netplan.Table, ids cgroupIDs, replace bool) error {
 	c, err := conn(ns)
 	if err != nil {
 		return fmt.Errorf("loading table %s: %w", plan.Name, err)
 	}
 	table := &nftables.Table{Family: nftables.TableFamilyINet, Name: plan.Name}
-	c.AddTable(table) // so that the deletion finds one
-	c.DelTable(table)
 	c.AddTable(table)
+	if replace { // now there is one to delete
+		c.DelTable(table)
+		c.AddTable(table)
+	}
 	for _, name := range plan.Counters {
 		c.AddObj(&nftables.NamedObj{Table: table, Name: name, Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}})
 	}
