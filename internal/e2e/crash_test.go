@@ -105,13 +105,14 @@ func stages() []string {
 }
 
 // TestI7DeathAtEachStageLosesNoRecord lets the proxy die, and stop, at each
-// stage of a request, and kills the other processes while it is stopped.
+// stage of a request, and kills and stops the other processes while it is
+// stopped there.
 func TestI7DeathAtEachStageLosesNoRecord(t *testing.T) {
 	h := bootWith(t, operator.Options{Binary: built.failing(t)})
 	h.agents(t)
 	h.apply(t, usual)
 	for _, stage := range stages() {
-		for _, what := range []string{"proxy killed", "proxy stopped", "admin killed", "netd killed"} {
+		for _, what := range []string{"proxy killed", "proxy stopped", "admin killed", "admin stopped", "netd killed", "netd stopped"} {
 			t.Run(stage+" "+what, func(t *testing.T) { h.atStage(t, stage, what) })
 		}
 	}
@@ -134,17 +135,18 @@ func (h *host) atStage(t *testing.T, stage, what string) {
 	h.root(t, "touch "+marker+".arm")
 	s.run(t, "curl -s -m 5 https://"+h.w.Names.API+"/"+token()+" >/dev/null 2>&1 &")
 	eventually(t, "the proxy comes to "+stage, func() bool { return h.root(t, "test -e "+marker).status == 0 })
-	switch what {
-	case "admin killed":
-		h.signal(t, "admin", "KILL")
-	case "netd killed":
-		h.signal(t, "netd", "KILL")
+	process, how, _ := strings.Cut(what, " ")
+	if process != "proxy" {
+		h.signal(t, process, map[string]string{"killed": "KILL", "stopped": "STOP"}[how])
 	}
 	if _, ok := s.try(trouble(h.w.Names.API)); !ok {
 		t.Log("the session ended")
 	}
 	if action == "stop" {
 		h.signal(t, "proxy", "CONT")
+	}
+	if process != "proxy" && how == "stopped" {
+		h.signal(t, process, "CONT")
 	}
 	eventually(t, "a new session works again", func() bool {
 		status, _ := h.curl(t, "dev", "https://"+h.w.Names.API+"/"+token())

@@ -129,6 +129,32 @@ func allowedIn(journal, path string) bool {
 	return false
 }
 
+// TestI10TighteningBitesAtOnce takes a rule away under a request whose answer
+// the server still holds back.
+func TestI10TighteningBitesAtOnce(t *testing.T) {
+	h := boot(t)
+	for placement, agent := range placements() {
+		h.apply(t, usual)
+		s, gate := h.shell(t, agent), token()
+		s.run(t, "(curl -sS https://"+h.w.Names.API+"/gate?gate="+gate+" >/tmp/out 2>&1; echo over >/tmp/over) &")
+		eventually(t, "the request is at the server", func() bool {
+			got, err := h.w.Upstream.Requests(h.w.Names.API)
+			return err == nil && strings.Contains(fmt.Sprintf("%q", got[max(0, len(got)-1):]), gate)
+		})
+		h.apply(t, strings.Replace(usual, "      - host: api.example.com\n", "", 1))
+		if status, code := s.curl(t, "https://"+h.w.Names.API+"/"+token()); status != "403" || code == "" {
+			t.Errorf("%s: the first request after the new policy: %s %s", placement, status, code)
+		}
+		eventually(t, "the request under way is cut", func() bool { return s.run(t, "cat /tmp/over") == "over\n" })
+		if out := s.run(t, "cat /tmp/out"); strings.Contains(out, "body_bytes") {
+			t.Errorf("%s: the server's answer came through: %s", placement, out)
+		}
+		if err := h.w.Upstream.Release(gate); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestI8EveryRecordIsAttributable(t *testing.T) {
 	h := bootTwoOfEach(t)
 	users := map[string]string{"dev": "alice", "guest": "alice", "dev2": "bob", "guest2": "bob"}
