@@ -83,11 +83,11 @@ func ParsePlacement(s string) (Placement, error) {
 	return "", fmt.Errorf("placement %q: not one of netns, uid", s)
 }
 
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$`)
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,25}[a-z0-9]$|^[a-z]$`)
 
-// errName is what CheckName reports; the form fits Linux account names with
-// Bawn's prefix in front.
-var errName = errors.New("names are 1 to 32 of a-z, 0-9 and '-', begin with a letter and do not end with '-'")
+// errName is what CheckName reports. Linux account names have at most 32 bytes
+// (useradd(8)), and an agent's has "bawn-" in front.
+var errName = errors.New("names are 1 to 27 of a-z, 0-9 and '-', begin with a letter and do not end with '-'")
 
 // CheckName reports why s cannot name an agent or a profile.
 func CheckName(s string) error {

@@ -46,7 +46,7 @@ type key struct {
 }
 
 const (
-	namePattern    = `[a-z]([a-z0-9-]{0,30}[a-z0-9])?`
+	namePattern    = `[a-z]([a-z0-9-]{0,25}[a-z0-9])?`
 	hostPattern    = `(\*|(\*\.)?[A-Za-z0-9.-]{1,253})`
 	portPattern    = `[1-9][0-9]{0,4}(/tcp|/http)?`
 	methodPattern  = `[A-Z]([A-Z_-]{0,30}[A-Z])?`
@@ -72,7 +72,7 @@ func object(keys []key) shape { return shape{kind: kindObject, keys: keys} }
 func named(keys []key) shape {
 	elem := object(keys)
 	return shape{kind: kindNamed, elem: &elem, pattern: namePattern,
-		saying: "a name of 1 to 32 of a-z, 0-9 and '-' that begins with a letter"}
+		saying: "a name of 1 to 27 of a-z, 0-9 and '-' that begins with a letter"}
 }
 
 // matchKeys say what a rule, allowing or denying, is about.

@@ -106,7 +106,7 @@ func Reference() []byte {
 	document := documentKeys()
 	writeKeys(&b, "The file", "", document)
 	profile := lookup(document, "profiles").shape.elem.keys
-	writeKeys(&b, "A profile", "A member of `profiles`. Its name is 1 to 32 of a-z, 0-9 and `-` and begins with a letter.", profile)
+	writeKeys(&b, "A profile", "A member of `profiles`. Its name is 1 to 27 of a-z, 0-9 and `-` and begins with a letter.", profile)
 	writeKeys(&b, "An agent", "A member of `agents`, called as it is registered.", lookup(document, "agents").shape.elem.keys)
 	rule := lookup(profile, "rules").shape.elem.keys
 	writeKeys(&b, "A rule", "An element of `rules`. It has exactly one of `host`, `cidr`, `preset` and `deny`.", rule)
