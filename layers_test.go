@@ -23,14 +23,15 @@ var rows = [][]string{
 	{"internal/codes", "internal/ids", "internal/undo", "internal/lifecycle"},
 	{"internal/verdict"},
 	// decisions: pure, no clock, no socket
-	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv"},
+	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv", "internal/wirejson"},
 	{"internal/httpwire", "internal/tlshello", "internal/dnswire", "internal/netplan", "internal/apitype"},
 	{"internal/guard"},
 	{"internal/policy"},
 	// memory of things
 	{"internal/audit", "internal/ca", "internal/store"},
 	// hands: what touches the host
-	{"internal/fdpass", "internal/peercred", "internal/netkern", "internal/proc", "internal/probe", "internal/dnsclient"},
+	{"internal/fdpass", "internal/peercred"},
+	{"internal/netkern", "internal/proc", "internal/probe", "internal/dnsclient"},
 	{"internal/netd/netdapi"},
 	{"internal/netd"},
 	// planes: the data path; they never import each other

@@ -17,6 +17,7 @@ import (
 	"bawn/internal/apitype"
 	"bawn/internal/codes"
 	"bawn/internal/peercred"
+	"bawn/internal/wirejson"
 )
 
 // A scope is a set of callers. The zero scope is nobody.
@@ -144,13 +145,12 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 // readJSON reads a body strictly: one value, known fields only.
 func readJSON(q *http.Request, into any) error {
-	dec := json.NewDecoder(q.Body)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return badRequest("reading the request: %v", err)
+	body, err := io.ReadAll(q.Body)
+	if err == nil {
+		err = wirejson.Decode(body, into)
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return badRequest("reading the request: more than one JSON value")
+	if err != nil {
+		return badRequest("reading the request: %v", err)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@
 package fdpass
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -19,10 +18,13 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bawn/internal/wirejson"
 )
 
 // The bounds of one message. A peer that sends more is cut off.
@@ -55,18 +57,31 @@ func (c *Conn) Send(message any, files ...*os.File) error {
 	}
 	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
 	frame = append(frame, body...)
-	return c.write(frame, rights(files))
+	oob, err := Rights(files)
+	if err != nil {
+		return fmt.Errorf("sending message: %w", err)
+	}
+	defer runtime.KeepAlive(files)
+	return c.write(frame, oob)
 }
 
-func rights(files []*os.File) []byte {
+// Rights is the control message that carries files, or nil for none. Their
+// descriptors keep their mode. The caller keeps files alive until it is sent.
+func Rights(files []*os.File) ([]byte, error) {
 	if len(files) == 0 {
-		return nil
+		return nil, nil
 	}
 	fds := make([]int, len(files))
 	for i, f := range files {
-		fds[i] = int(f.Fd())
+		raw, err := f.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) })
+		}
+		if err != nil {
+			return nil, fmt.Errorf("descriptor %d: %w", i, err)
+		}
 	}
-	return unix.UnixRights(fds...)
+	return unix.UnixRights(fds...), nil
 }
 
 func (c *Conn) write(frame, oob []byte) error {
@@ -104,7 +119,7 @@ func (c *Conn) Receive(into any) ([]*os.File, error) {
 		CloseAll(files)
 		return nil, fmt.Errorf("receiving message: %w", err)
 	}
-	if err := decode(body, into); err != nil {
+	if err := wirejson.Decode(body, into); err != nil {
 		CloseAll(files)
 		return nil, err
 	}
@@ -120,7 +135,7 @@ func (c *Conn) readHead() (head [4]byte, files []*os.File, err error) {
 	if err != nil {
 		return head, nil, fmt.Errorf("receiving message: %w", err)
 	}
-	files, err = parse(oob[:oobn])
+	files, err = Parse(oob[:oobn])
 	if err == nil && flags&unix.MSG_CTRUNC != 0 {
 		err = errors.New("receiving message: more descriptors than allowed")
 	}
@@ -134,8 +149,9 @@ func (c *Conn) readHead() (head [4]byte, files []*os.File, err error) {
 	return head, files, nil
 }
 
-// parse takes the descriptors out of control messages.
-func parse(oob []byte) ([]*os.File, error) {
+// Parse takes the descriptors out of control messages; they are the caller's to
+// close. They are closed on exec already: the net package asks for that.
+func Parse(oob []byte) ([]*os.File, error) {
 	if len(oob) == 0 {
 		return nil, nil
 	}
@@ -150,23 +166,10 @@ func parse(oob []byte) ([]*os.File, error) {
 			continue // not rights: nothing to close
 		}
 		for _, fd := range fds {
-			unix.CloseOnExec(fd)
 			files = append(files, os.NewFile(uintptr(fd), "passed"))
 		}
 	}
 	return files, nil
-}
-
-func decode(body []byte, into any) error {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return fmt.Errorf("reading message: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("reading message: more than one JSON value")
-	}
-	return nil
 }
 
 // CloseAll closes files; nil entries are skipped.

@@ -4,7 +4,6 @@
 package netdapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,13 +14,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"bawn/internal/fdpass"
+	"bawn/internal/wirejson"
 )
 
 // The bounds of one packet. Larger ones are refused by both ends.
 const (
 	MaxPacket = 272 << 10 // bytes of JSON
 	MaxFiles  = 32        // descriptors
-	maxDepth  = 8         // nesting of JSON values
 )
 
 // A Request is what a client sends. Args is the verb's argument type.
@@ -74,15 +75,11 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 		return fmt.Errorf("sending packet: %d bytes and %d descriptors are more than %d and %d",
 			len(data), len(files), MaxPacket, MaxFiles)
 	}
-	var oob []byte
-	if len(files) > 0 {
-		fds, err := descriptors(files)
-		if err != nil {
-			return fmt.Errorf("sending packet: %w", err)
-		}
-		oob = syscall.UnixRights(fds...)
-		defer runtime.KeepAlive(files)
+	oob, err := fdpass.Rights(files)
+	if err != nil {
+		return fmt.Errorf("sending packet: %w", err)
 	}
+	defer runtime.KeepAlive(files)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.c.SetWriteDeadline(time.Now().Add(sendPatience)); err != nil {
@@ -92,21 +89,6 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 		return fmt.Errorf("sending packet: %w", err)
 	}
 	return nil
-}
-
-// descriptors gives the numbers of open files without changing their mode.
-func descriptors(files []*os.File) ([]int, error) {
-	fds := make([]int, len(files))
-	for i, f := range files {
-		raw, err := f.SyscallConn()
-		if err == nil {
-			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) })
-		}
-		if err != nil {
-			return nil, fmt.Errorf("descriptor %d: %w", i, err)
-		}
-	}
-	return fds, nil
 }
 
 // Receive reads one packet into v. The descriptors that came with it are the
@@ -119,7 +101,7 @@ func (c *Conn) Receive(v any) ([]*os.File, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("receiving packet: %w", err)
 	}
-	files, ferr := rights(oob[:oobn])
+	files, ferr := fdpass.Parse(oob[:oobn])
 	switch {
 	case err != nil || n == 0:
 		CloseAll(files)
@@ -140,128 +122,8 @@ func (c *Conn) Receive(v any) ([]*os.File, error) {
 	return files, nil
 }
 
-// rights takes the descriptors out of control messages. They are closed on
-// exec already: the net package asks for MSG_CMSG_CLOEXEC.
-func rights(oob []byte) ([]*os.File, error) {
-	if len(oob) == 0 {
-		return nil, nil
-	}
-	messages, err := syscall.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, fmt.Errorf("reading control message: %w", err)
-	}
-	var files []*os.File
-	for i := range messages {
-		fds, err := syscall.ParseUnixRights(&messages[i])
-		if err != nil {
-			continue // credentials, not descriptors: nothing to close
-		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "passed"))
-		}
-	}
-	return files, nil
-}
-
-// Decode reads exactly one JSON object into v. It refuses what encoding/json
-// would let pass: keys that v does not have or that differ in case, doubled
-// keys, trailing data and deep nesting.
-func Decode(data []byte, v any) error {
-	if err := checkKeys(data); err != nil {
-		return fmt.Errorf("reading packet: %w", err)
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return fmt.Errorf("reading packet: %w", err)
-	}
-	return nil
-}
-
-// checkKeys walks over one JSON object and refuses what Decode promises to
-// refuse and a struct decoder does not see.
-func checkKeys(data []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	first, err := dec.Token()
-	if err != nil {
-		return err
-	}
-	if first != json.Delim('{') {
-		return errors.New("not a JSON object")
-	}
-	if err := walkObject(dec, 1); err != nil {
-		return err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one JSON value")
-	}
-	return nil
-}
-
-func walkObject(dec *json.Decoder, depth int) error {
-	seen := map[string]bool{}
-	for dec.More() {
-		token, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		key, _ := token.(string)
-		if !plainKey(key) {
-			return fmt.Errorf("key %q: not of a-z, 0-9 and '_'", key)
-		}
-		if seen[key] {
-			return fmt.Errorf("key %q: twice", key)
-		}
-		seen[key] = true
-		if err := walkValue(dec, depth); err != nil {
-			return err
-		}
-	}
-	_, err := dec.Token() // the closing brace
-	return err
-}
-
-func walkValue(dec *json.Decoder, depth int) error {
-	token, err := dec.Token()
-	if err != nil {
-		return err
-	}
-	delim, nested := token.(json.Delim)
-	if !nested {
-		return nil
-	}
-	if depth >= maxDepth {
-		return fmt.Errorf("nested deeper than %d", maxDepth)
-	}
-	if delim == '{' {
-		return walkObject(dec, depth+1)
-	}
-	for dec.More() {
-		if err := walkValue(dec, depth+1); err != nil {
-			return err
-		}
-	}
-	_, err = dec.Token() // the closing bracket
-	return err
-}
-
-// plainKey reports whether every key of this API could be spelled like s. It
-// closes the gap that encoding/json matches keys without regard to case.
-func plainKey(s string) bool {
-	for _, r := range s {
-		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' {
-			return false
-		}
-	}
-	return s != ""
-}
+// Decode reads one message strictly; see [wirejson.Decode].
+func Decode(data []byte, v any) error { return wirejson.Decode(data, v) }
 
 // CloseAll closes files; nil entries are skipped.
-func CloseAll(files []*os.File) {
-	for _, f := range files {
-		if f != nil {
-			f.Close()
-		}
-	}
-}
+func CloseAll(files []*os.File) { fdpass.CloseAll(files) }
