@@ -20,6 +20,7 @@ import (
 	"bawn/internal/ids"
 	"bawn/internal/netd/netdapi"
 	"bawn/internal/netplan"
+	"bawn/internal/proc"
 	"bawn/internal/undo"
 )
 
@@ -290,12 +291,12 @@ func expectDirectory(root *os.Root, name string, uid uint32) error {
 // removeDirectories deletes everything that the agent had. No link in it is
 // followed out of it.
 func (s *Server) removeDirectories(agent string) error {
-	root, err := os.OpenRoot(filepath.Join(s.o.State, "agents"))
+	agents, err := os.Open(filepath.Join(s.o.State, "agents"))
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	return root.RemoveAll(agent)
+	defer agents.Close()
+	return proc.RemoveTree(context.Background(), agents, agent)
 }
 
 // removeAccount removes what createAccount made, as far as it is there. An

@@ -42,6 +42,7 @@ type Server struct {
 	frozen   freezer
 	firewall *netkern.Firewall // nil where it could not be set up
 	noWall   error             // why not
+	left     []string          // temporary directories of the last run
 
 	accounts sync.Mutex // one change of the account files at a time
 
@@ -79,7 +80,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if err := s.cgroups.Leftovers(); err != nil {
 		return nil, fmt.Errorf("opening netd: taking apart what the last run left: %w", err)
 	}
-	if err := proc.RemoveLeftTemps(o.State); err != nil {
+	if s.left, err = proc.LeftTemps(o.State); err != nil {
 		return nil, fmt.Errorf("opening netd: taking apart what the last run left: %w", err)
 	}
 	s.firewall, s.noWall = netkern.OpenFirewall(ctx, netkern.FirewallConfig{
@@ -118,13 +119,26 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
+	var cleaning sync.WaitGroup
+	cleaning.Go(func() { s.clean(ctx) })
 	err := s.accept(ctx, l)
 	if ctx.Err() != nil {
 		err = nil
 	}
+	cancel()
 	s.endAll()
+	cleaning.Wait()
 	unwatch()
 	return errors.Join(err, <-watcher, s.takeApart())
+}
+
+// clean removes the temporary directories of the last run. Nobody waits for it:
+// an agent that left millions of files must not keep the next start waiting.
+// What is not gone by the end is left to the next run.
+func (s *Server) clean(ctx context.Context) {
+	if err := proc.RemoveTemps(ctx, s.left); err != nil && ctx.Err() == nil {
+		s.o.Log.Error("what the last run left is still there", "error", err)
+	}
 }
 
 // accept takes connections until l is closed, and waits for their ends.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -152,27 +151,4 @@ func makeTemp(s *Spec) error {
 		}
 	}
 	return nil
-}
-
-// removeTemp removes them. The session has ended; what it left is removed
-// without following a symbolic link.
-func removeTemp(s *Spec) error {
-	if err := os.RemoveAll(tempDir(s)); err != nil {
-		return fmt.Errorf("removing the temporary directory of session %s: %w", s.Session, err)
-	}
-	return nil
-}
-
-// RemoveLeftTemps removes the temporary directories that a crashed run left
-// below state. No session may be running.
-func RemoveLeftTemps(state string) error {
-	left, err := filepath.Glob(path.Join(state, "agents", "*", "tmp", "*"))
-	if err != nil {
-		return fmt.Errorf("finding left temporary directories: %w", err)
-	}
-	var errs []error
-	for _, dir := range left {
-		errs = append(errs, os.RemoveAll(dir))
-	}
-	return errors.Join(errs...)
 }

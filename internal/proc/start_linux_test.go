@@ -433,7 +433,11 @@ func TestSessionsHaveTheirOwnTemporaryDirectory(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(state, "agents/dev/tmp/s-9/tmp"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := proc.RemoveLeftTemps(state); err != nil {
+	dirs, err := proc.LeftTemps(state)
+	if err == nil {
+		err = proc.RemoveTemps(t.Context(), dirs)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(filepath.Join(state, "agents/dev/tmp")); err != nil || len(left) > 0 {
