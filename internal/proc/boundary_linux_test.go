@@ -66,6 +66,14 @@ func TestI1OnlyTheSocketsOfTheBoundary(t *testing.T) {
 	})
 }
 
+// TestI1AnAgentJoinsNoGroups: the kernel would tell the network of it.
+func TestI1AnAgentJoinsNoGroups(t *testing.T) {
+	expect(t, map[string]string{
+		"join group": "ENOPROTOOPT", "join source group": "ENOPROTOOPT",
+		"join IPv6 group": "ENOPROTOOPT", "join by IPv6 socket": "ENOPROTOOPT",
+	})
+}
+
 func TestAnAgentHasNoIOURingAndNoNewerCalls(t *testing.T) {
 	want := map[string]string{}
 	for _, name := range []string{"io_uring", "io_uring_enter", "io_uring_register", "clone3", "openat2", "listmount", "newer call", "unknown call", "x32 call"} {
@@ -100,7 +108,7 @@ func TestAnAgentReachesNoMachineryOfTheKernel(t *testing.T) {
 	want := map[string]string{"ask personality": succeeded}
 	for _, name := range []string{
 		"bpf", "perf_event_open", "userfaultfd", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module",
-		"keyctl", "add_key", "request_key", "syslog", "reboot", "swapon", "fanotify", "personality", "set time",
+		"keyctl", "add_key", "request_key", "syslog", "line discipline", "reboot", "swapon", "fanotify", "personality", "set time",
 	} {
 		want[name] = "EPERM"
 	}

@@ -168,6 +168,18 @@ func changed(p string, how func() error) error {
 // deviceNumber is that of /dev/null.
 var deviceNumber = int(unix.Mkdev(1, 3))
 
+// join sets an option that takes a group.
+func join(family, level, option int, group string) func() error {
+	return func() error {
+		fd, err := unix.Socket(family, unix.SOCK_DGRAM, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.SetsockoptString(fd, level, option, group)
+	}
+}
+
 var tries = map[string]func() error{
 	"unix socket":         socket(unix.AF_UNIX, unix.SOCK_STREAM, 0),
 	"tcp socket":          socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP),
@@ -198,6 +210,12 @@ var tries = map[string]func() error{
 	// The kernel reads 32 bits of these; what lies above must not help.
 	"packet socket, high bits": call(unix.SYS_SOCKET, 1<<32|unix.AF_PACKET, unix.SOCK_RAW, 0),
 	"unix socket, high bits":   call(unix.SYS_SOCKET, 1<<32|unix.AF_UNIX, unix.SOCK_STREAM, 0),
+
+	"join group":          join(unix.AF_INET, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, "\xefsay\x00\x00\x00\x00"),
+	"join source group":   join(unix.AF_INET, unix.IPPROTO_IP, unix.IP_ADD_SOURCE_MEMBERSHIP, "\xefsay\x00\x00\x00\x00\x01\x02\x03\x04"),
+	"join IPv6 group":     join(unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, "\xff\x02 says a secret\x01\x00\x00\x00"),
+	"join by IPv6 socket": join(unix.AF_INET6, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, "\xefsay\x00\x00\x00\x00"),
+	"line discipline":     call(unix.SYS_IOCTL, 0, unix.TIOCSETD),
 
 	"io_uring":          call(unix.SYS_IO_URING_SETUP, 1, 0),
 	"io_uring_enter":    call(unix.SYS_IO_URING_ENTER),

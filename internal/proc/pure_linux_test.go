@@ -66,6 +66,7 @@ func TestOtherArchitecturesAreKilled(t *testing.T) {
 func TestChecksOfArguments(t *testing.T) {
 	const errno = 0x00050000
 	none, unsupported := uint32(errno|unix.EAFNOSUPPORT), uint32(errno|unix.EPROTONOSUPPORT)
+	noOption := uint32(errno | unix.ENOPROTOOPT)
 	for name, c := range map[string]struct {
 		number uint32
 		args   []uint64
@@ -80,6 +81,16 @@ func TestChecksOfArguments(t *testing.T) {
 		"no family":             {unix.SYS_SOCKET, []uint64{0}, none},
 		"negative family":       {unix.SYS_SOCKET, []uint64{math.MaxUint64}, none},
 		"pair":                  {unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX}, proc.Allow},
+		"an option":             {unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_REUSEADDR}, proc.Allow},
+		"a number of a join":    {unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.IP_ADD_MEMBERSHIP}, proc.Allow},
+		"join, bits above":      {unix.SYS_SETSOCKOPT, []uint64{3, 1 << 32, 1<<32 | unix.IP_ADD_MEMBERSHIP}, noOption},
+		"join a source":         {unix.SYS_SETSOCKOPT, []uint64{3, unix.IPPROTO_IP, unix.IP_ADD_SOURCE_MEMBERSHIP}, noOption},
+		"join, either family":   {unix.SYS_SETSOCKOPT, []uint64{3, unix.IPPROTO_IP, 42}, noOption},
+		"join, IPv6":            {unix.SYS_SETSOCKOPT, []uint64{3, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP}, noOption},
+		"join a source, IPv6":   {unix.SYS_SETSOCKOPT, []uint64{3, unix.IPPROTO_IPV6, 46}, noOption},
+		"one family alone":      {unix.SYS_SETSOCKOPT, []uint64{3, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY}, proc.Allow},
+		"terminal size":         {unix.SYS_IOCTL, []uint64{0, unix.TIOCGWINSZ}, proc.Allow},
+		"line discipline":       {unix.SYS_IOCTL, []uint64{0, unix.TIOCSETD}, proc.Refused},
 		"fork":                  {unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, proc.Allow},
 		"thread":                {unix.SYS_CLONE, []uint64{unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD | unix.CLONE_SYSVSEM | unix.CLONE_SETTLS | unix.CLONE_PARENT_SETTID | unix.CLONE_CHILD_CLEARTID}, proc.Allow},
 		"exit signal 0x80":      {unix.SYS_CLONE, []uint64{0x80}, proc.Allow}, // CLONE_NEWTIME is part of the signal here

@@ -225,17 +225,54 @@ func socketKinds(a *assembler) {
 	oneOf(2, unix.EPROTONOSUPPORT, 0, unix.IPPROTO_UDP)(a)
 }
 
+// noneOf refuses the values listed in the low half of argument n.
+func noneOf(n int, errno unix.Errno, values ...uint32) check {
+	return func(a *assembler) {
+		bad := a.label()
+		a.load(offsetArg(n))
+		for _, v := range values {
+			a.ifEqual(v, bad)
+		}
+		a.ret(retAllow)
+		a.place(bad)
+		a.ret(retErrno | uint32(errno))
+	}
+}
+
+// noGroups refuses to join multicast groups. The kernel tells the network which
+// groups a host has joined, in packets that belong to no socket, so that no
+// firewall can lay them at an agent's door; and the number of a group is the
+// agent's to choose (RFC 3376, RFC 3810). The error is that of a kernel without
+// multicast.
+func noGroups(a *assembler) {
+	v4, v6 := a.label(), a.label()
+	a.load(offsetArg(1))
+	a.ifEqual(unix.IPPROTO_IP, v4)
+	a.ifEqual(unix.IPPROTO_IPV6, v6)
+	a.ret(retAllow)
+	a.place(v4)
+	noneOf(2, unix.ENOPROTOOPT, unix.IP_ADD_MEMBERSHIP, unix.IP_ADD_SOURCE_MEMBERSHIP, joinGroup, joinSourceGroup)(a)
+	a.place(v6)
+	noneOf(2, unix.ENOPROTOOPT, unix.IPV6_JOIN_GROUP, unix.IPV6_JOIN_ANYCAST, joinGroup, joinSourceGroup)(a)
+}
+
+// MCAST_JOIN_GROUP and MCAST_JOIN_SOURCE_GROUP (linux/in.h).
+const joinGroup, joinSourceGroup = 42, 46
+
 // checkedCalls are calls whose arguments decide, on both architectures.
 var checkedCalls = map[uint32]check{
 	unix.SYS_SOCKET:     socketKinds,
 	unix.SYS_SOCKETPAIR: oneOf(0, unix.EAFNOSUPPORT, unix.AF_UNIX),
-	unix.SYS_CLONE:      refuseBits(0, newNamespaces),
-	unix.SYS_UNSHARE:    refuseBits(0, newNamespaces|unix.CLONE_NEWTIME),
-	unix.SYS_FCHMOD:     refuseBits(1, setIDBits),
-	unix.SYS_FCHMODAT:   refuseBits(2, setIDBits),
-	unix.SYS_FCHMODAT2:  refuseBits(2, setIDBits),
-	unix.SYS_MKNODAT:    refuseBits(2, setIDBits),
-	unix.SYS_OPENAT:     openMode(2, 3),
+	unix.SYS_SETSOCKOPT: noGroups,
+	// A terminal's line discipline is a driver that the kernel loads when asked.
+	unix.SYS_IOCTL:     noneOf(1, unix.EPERM, unix.TIOCSETD),
+	unix.SYS_CLONE:     refuseBits(0, newNamespaces),
+	unix.SYS_UNSHARE:   refuseBits(0, newNamespaces|unix.CLONE_NEWTIME),
+	unix.SYS_FCHMOD:    refuseBits(1, setIDBits),
+	unix.SYS_FCHMODAT:  refuseBits(2, setIDBits),
+	unix.SYS_FCHMODAT2: refuseBits(2, setIDBits),
+	unix.SYS_MKNODAT:   refuseBits(2, setIDBits),
+	unix.SYS_OPENAT:    openMode(2, 3),
 	// Linux, its 32-bit face, version 2.6 reported, asking, and fixed addresses
 	// for debuggers. READ_IMPLIES_EXEC and other systems' faces are not needed.
 	unix.SYS_PERSONALITY: oneOf(0, unix.EPERM, 0, 0x8, 0x20000, 0x20008, 0x40000, math.MaxUint32),
