@@ -16,9 +16,8 @@ import (
 )
 
 func (a *app) agentCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "agent", Short: "Create, list and remove agents", Args: cobra.NoArgs}
-	cmd.AddCommand(a.agentCreate(), a.agentList(), a.agentRemove())
-	return cmd
+	return group(&cobra.Command{Use: "agent", Short: "Create, list and remove agents"},
+		a.agentCreate(), a.agentList(), a.agentRemove())
 }
 
 func (a *app) agentCreate() *cobra.Command {
@@ -27,8 +26,11 @@ func (a *app) agentCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME --user USER",
 		Short: "Register an agent and make its account and home",
-		Args:  cobra.ExactArgs(1),
+		Args:  wants("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if c.User == "" {
+				return wrongUse(cmd, "--user is missing: the person or tenant for whom the agent works")
+			}
 			c.Name, c.Placement = args[0], ids.Placement(placement)
 			made, err := a.client().CreateAgent(cmd.Context(), c)
 			if err != nil {
@@ -38,17 +40,16 @@ func (a *app) agentCreate() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&c.User, "user", "", "the person or tenant for whom the agent works")
-	cmd.Flags().StringVar(&c.Profile, "profile", "", "profile of rules, when the policy's agents section does not name this agent")
-	cmd.Flags().StringVar(&placement, "placement", "", "netns or uid (default: the configuration's)")
-	cmd.MarkFlagRequired("user")
+	cmd.Flags().StringVar(&c.User, "user", "", "`USER`: the person or tenant for whom the agent works")
+	cmd.Flags().StringVar(&c.Profile, "profile", "", "`PROFILE` of rules, when the policy's agents section does not name this agent")
+	cmd.Flags().StringVar(&placement, "placement", "", "`PLACEMENT`: netns or uid (default: the configuration's)")
 	return cmd
 }
 
 func (a *app) agentList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list", Short: "List agents", Args: cobra.NoArgs,
+		Use: "list", Short: "List agents", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := a.client().Agents(cmd.Context())
 			if err != nil {
@@ -71,7 +72,7 @@ func (a *app) agentList() *cobra.Command {
 
 func (a *app) agentRemove() *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME", Short: "Remove an agent, its account and all its files", Args: cobra.ExactArgs(1),
+		Use: "remove NAME", Short: "Remove an agent, its account and all its files", Args: wants("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.client().RemoveAgent(cmd.Context(), args[0]); err != nil {
 				return err

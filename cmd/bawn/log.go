@@ -11,86 +11,113 @@ import (
 	"io"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"bawn/internal/audit"
-	"bawn/internal/termfilter"
-	"bawn/internal/verdict"
 )
 
+// logFlags are what `bawn log` was told.
+type logFlags struct {
+	filters      map[string]*string // by the query parameter
+	since, until string
+	limit        int
+	follow, json bool
+}
+
 func (a *app) logCommand() *cobra.Command {
-	var follow, asJSON bool
-	var since, until string
-	var limit int
-	q := url.Values{}
-	filters := map[string]*string{}
+	var f logFlags
 	cmd := &cobra.Command{
-		Use:   "log",
+		Use:   "log [flags]",
 		Short: "Show what agents asked for, what was decided and what came of it",
-		Args:  cobra.NoArgs,
+		Long: `Show what agents asked for, what was decided and what came of it, oldest first.
+
+STATUS is the HTTP status of the answer, UP and DOWN are bytes to and from the
+server; a request that was refused has none. All fields are in --json.`,
+		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for k, v := range filters {
-				setIf(q, k, *v)
-			}
-			if err := setTimes(q, since, until); err != nil {
+			q, err := f.query(cmd, time.Now())
+			if err != nil {
 				return err
-			}
-			if limit > 0 {
-				q.Set("limit", strconv.Itoa(limit))
-			}
-			if follow {
-				q.Set("follow", "true")
 			}
 			body, err := a.client().Log(cmd.Context(), q)
 			if err != nil {
 				return err
 			}
 			defer body.Close()
-			err = a.printLog(body, asJSON)
+			err = a.printLog(body, f)
 			if cmd.Context().Err() != nil {
 				return nil // ended by the operator
 			}
 			return err
 		},
 	}
-	fl := cmd.Flags()
-	for name, usage := range map[string]string{"agent": "of this agent", "user": "for this user", "host": "to this host", "verdict": "allow, deny or ask", "code": "with this code"} {
-		filters[name] = fl.String(name, "", "only "+usage)
-	}
-	fl.StringVar(&since, "since", "", "only from this time on: 2h, 30m, or RFC 3339")
-	fl.StringVar(&until, "until", "", "only before this time")
-	fl.IntVar(&limit, "limit", 0, "only the newest so many")
-	fl.BoolVarP(&follow, "follow", "f", false, "go on as records are written")
-	fl.BoolVar(&asJSON, "json", false, "print JSON lines")
+	f.declare(cmd)
 	return cmd
 }
 
-func setIf(q url.Values, k, v string) {
-	if v != "" {
-		q.Set(k, v)
+func (f *logFlags) declare(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	f.filters = map[string]*string{
+		"agent":   fl.String("agent", "", "only of `AGENT`"),
+		"user":    fl.String("user", "", "only for `USER`"),
+		"host":    fl.String("host", "", "only to `HOST`"),
+		"verdict": fl.String("verdict", "", "only this `VERDICT`: allow, deny or ask"),
+		"code":    fl.String("code", "", "only with `CODE`, such as host_not_allowed"),
 	}
+	fl.StringVar(&f.since, "since", "", "only from `TIME` on: 30m and 2h count back from now; or a time as the table shows it, or RFC 3339")
+	fl.StringVar(&f.until, "until", "", "only before `TIME`")
+	fl.IntVar(&f.limit, "limit", 0, "only the newest `N`")
+	fl.BoolVarP(&f.follow, "follow", "f", false, "go on as records are written, from now or from --since on")
+	fl.BoolVar(&f.json, "json", false, "print JSON lines")
 }
 
-func setTimes(q url.Values, since, until string) error {
-	for k, v := range map[string]string{"since": since, "until": until} {
-		if v == "" {
+// query turns the flags into what admin is asked.
+func (f *logFlags) query(cmd *cobra.Command, now time.Time) (url.Values, error) {
+	q := url.Values{}
+	for k, v := range f.filters {
+		if *v != "" {
+			q.Set(k, *v)
+		} else if cmd.Flags().Changed(k) {
+			return nil, wrongUse(cmd, "--%s is empty", k)
+		}
+	}
+	for k, v := range map[string]string{"since": f.since, "until": f.until} {
+		if !cmd.Flags().Changed(k) {
 			continue
 		}
-		t, err := parseTime(v)
+		t, err := parseTime(v, now)
 		if err != nil {
-			return &usageError{fmt.Sprintf("%s %q: neither a time (RFC 3339) nor a duration", k, v), `for example --since 2h, or --since 2026-01-31T08:00:00Z`}
+			return nil, wrongUse(cmd, "--%s %q: neither a time nor a duration such as 30m, 2h, 2026-01-31, \"2026-01-31 08:00:00\" or 2026-01-31T08:00:00Z", k, v)
 		}
 		q.Set(k, t.Format(time.RFC3339Nano))
 	}
-	return nil
+	if f.limit < 0 || cmd.Flags().Changed("limit") && f.limit == 0 {
+		return nil, wrongUse(cmd, "--limit %d: not a number from 1", f.limit)
+	}
+	if f.limit > 0 {
+		q.Set("limit", strconv.Itoa(f.limit))
+	}
+	if f.follow {
+		if f.limit > 0 || f.until != "" {
+			return nil, wrongUse(cmd, "--follow goes on for ever, so --limit and --until do not go with it: say --since")
+		}
+		q.Set("follow", "true")
+	}
+	return q, nil
 }
 
-func parseTime(s string) (time.Time, error) {
-	if d, err := time.ParseDuration(s); err == nil {
-		return time.Now().Add(-d), nil
+// parseTime reads a duration before now, or a time: of this place, as the table
+// shows it, or with its own zone.
+func parseTime(s string, now time.Time) (time.Time, error) {
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.DateTime, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, s, now.Location()); err == nil {
+			return t, nil
+		}
 	}
 	return time.Parse(time.RFC3339Nano, s)
 }
@@ -101,93 +128,44 @@ type logLine struct {
 	Error string `json:"error,omitempty"`
 }
 
-func (a *app) printLog(body io.Reader, asJSON bool) error {
+func (a *app) printLog(body io.Reader, f logFlags) error {
+	show, end := a.printers(f)
 	lines := bufio.NewReader(body)
-	if !asJSON {
-		fmt.Fprintf(a.stdout, logFormat, "TIME", "AGENT", "USER", "VERDICT", "CODE", "WHAT", "CAME OF IT")
-	}
 	for {
 		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("reading the log: %w", err)
+		switch {
+		case errors.Is(err, io.EOF) && f.follow:
+			return errors.Join(end(), errors.New("following the log: admin has gone away"))
+		case errors.Is(err, io.EOF):
+			return end()
+		case err != nil:
+			return errors.Join(end(), fmt.Errorf("reading the log: %w", err))
 		}
 		var l logLine
 		if err := json.Unmarshal(line, &l); err != nil {
-			return fmt.Errorf("reading the log: %w", err)
+			return errors.Join(end(), fmt.Errorf("reading the log: %w", err))
 		}
 		if l.Error != "" {
-			return errors.New("reading the log: " + l.Error)
+			return errors.Join(end(), errors.New("reading the log: "+l.Error))
 		}
-		if asJSON {
-			_, err = a.stdout.Write(line) // control characters are escaped in JSON
-		} else {
-			_, err = io.WriteString(a.stdout, logText(l.Entry))
+		if err := show(line, l.Entry); err != nil {
+			return fmt.Errorf("printing the log: %w", err)
 		}
-		if err != nil {
+	}
+}
+
+// printers returns what prints one entry, and what prints whatever waits.
+func (a *app) printers(f logFlags) (show func(line []byte, e audit.Entry) error, end func() error) {
+	if f.json {
+		show = func(line []byte, _ audit.Entry) error {
+			_, err := a.stdout.Write(visible(line))
 			return err
 		}
+		return show, func() error { return nil }
 	}
-}
-
-const logFormat = "%-19s  %-10s  %-12s  %-7s  %-22s  %s  %s\n"
-
-// logText gives an entry as a table's line. Everything in it may be what an
-// agent wrote.
-func logText(e audit.Entry) string {
-	switch {
-	case e.Decision != nil:
-		d := e.Decision
-		return fmt.Sprintf(logFormat, d.Time.Local().Format(time.DateTime), termfilter.Line(d.Agent), termfilter.Line(d.User),
-			d.Verdict, dash(string(codeOf(e))), termfilter.Line(what(d)), termfilter.Line(cameOf(e)))
-	case e.Summary != nil:
-		s := e.Summary
-		return fmt.Sprintf(logFormat, s.To.Local().Format(time.DateTime), termfilter.Line(s.Agent), termfilter.Line(s.User),
-			verdict.Deny, "-", fmt.Sprintf("%d more denials, beyond the record budget", s.Denials), "")
-	case e.Gap != nil:
-		return fmt.Sprintf("%-19s  the journal could not be written from here on: %s (%d requests refused)\n", e.Gap.From.Local().Format(time.DateTime), termfilter.Line(e.Gap.Error), e.Gap.Refused)
-	case e.Damage != nil:
-		return fmt.Sprintf("damaged line in %s at byte %d: %s\n", termfilter.Line(e.Damage.File), e.Damage.Offset, termfilter.Line(e.Damage.Error))
+	t := newLogTable(a.stdout, f.follow)
+	if f.follow {
+		t.flush() // the heads: a sign that somebody waits
 	}
-	return ""
-}
-
-func codeOf(e audit.Entry) string {
-	if e.Decision.Code == "" && e.Outcome != nil {
-		return string(e.Outcome.Code)
-	}
-	return string(e.Decision.Code)
-}
-
-// what says what was asked for: "GET https://host/path", "dns name", "tls
-// host:port".
-func what(d *audit.Decision) string {
-	host := d.Host
-	switch {
-	case host == "":
-		host = d.Asked // as the agent wrote it, port and all
-	case d.Port != 0 && d.Port != 443 && (d.Port != 80 || d.Scheme != "http"):
-		host += ":" + strconv.Itoa(int(d.Port))
-	}
-	if d.Method == "" || d.Method == "CONNECT" || d.Scheme == "" {
-		return strings.TrimSpace(strings.Join([]string{d.Method, d.Proto, host}, " "))
-	}
-	return d.Method + " " + d.Scheme + "://" + host + d.Path
-}
-
-func cameOf(e audit.Entry) string {
-	o := e.Outcome
-	if o == nil {
-		return ""
-	}
-	s := fmt.Sprintf("%d, %d up, %d down", o.Status, o.BytesUp, o.BytesDown)
-	if o.Cut != "" {
-		s += ", cut: " + o.Cut
-	}
-	if o.Error != "" {
-		s += ", " + o.Error
-	}
-	return s
+	return func(_ []byte, e audit.Entry) error { return t.add(e) }, t.flush
 }

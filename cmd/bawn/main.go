@@ -8,11 +8,11 @@
 // type meets which interface. A verb that acts goes through the API on
 // admin.sock; a verb that only computes calls the pure packages.
 //
-// Exit status: 0 done, 1 fault, 2 wrong use. `bawn run` has its own: the
-// command's, 125 when Bawn could not run it, 126 when it was refused.
+// Exit status: 0 done, 1 fault, 2 wrong use. `bawn run` has its own, see there.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,33 +66,27 @@ func (a *app) paths() config.Paths    { return config.Paths{Root: a.rootd} }
 func (a *app) client() *client.Client { return client.New(a.paths().AdminSock()) }
 
 func (a *app) root() *cobra.Command {
-	root := &cobra.Command{
+	root := group(&cobra.Command{
 		Use:           "bawn",
 		Short:         "The boundary for autonomous AI agents",
 		Long:          "Bawn holds autonomous agents behind one gate: their own account, their own network\nplace, and an egress proxy that judges every request and keeps it on record.",
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.PersistentFlags().StringVar(&a.rootd, "root", "/", "directory that everything of this installation is under")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err.Error(), fmt.Sprintf("run %q", cmd.CommandPath()+" --help")}
-	})
-	root.AddCommand(
+		PersistentPreRunE: func(*cobra.Command, []string) (err error) {
+			a.rootd, err = absoluteRoot(a.rootd)
+			return err
+		},
+	},
 		a.upCommand(), a.statusCommand(), a.doctorCommand(),
 		a.agentCommand(), a.policyCommand(), a.runCommand(), a.logCommand(),
 		a.netdCommand(), a.adminCommand(), a.proxyCommand(), a.probeCommand(),
 	)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().StringVar(&a.rootd, "root", "/", "`DIR` that everything of this installation is under")
+	root.SetFlagErrorFunc(flagError)
 	return root
 }
-
-// usageError is a wrong use of the command line: exit status 2.
-type usageError struct{ message, hint string }
-
-func (e *usageError) Error() string { return e.message }
 
 // statusError ends the process with a status and prints nothing more.
 type statusError struct{ status int }
@@ -109,11 +103,9 @@ func (a *app) report(err error) int {
 	}
 	status, message, hint := 1, err.Error(), ""
 	if u, ok := errors.AsType[*usageError](err); ok {
-		status, hint = 2, u.hint
+		status, hint = cmp.Or(u.status, statusUsage), u.hint
 	} else if e, ok := errors.AsType[*apitype.Error](err); ok {
 		hint = e.Hint
-	} else if strings.HasPrefix(message, "unknown command") || strings.Contains(message, "arg(s)") {
-		status, hint = 2, `run "bawn --help"`
 	}
 	printError(a.stderr, message, hint)
 	return status

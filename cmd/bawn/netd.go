@@ -18,7 +18,7 @@ import (
 
 func (a *app) netdCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "netd", Hidden: true, Short: "Run the root helper (bawn up starts it)", Args: cobra.NoArgs,
+		Use: "netd", Hidden: true, Short: "Run the root helper (bawn up starts it)", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
 				return errors.New("starting netd: it needs root: bawn up starts it")

@@ -21,9 +21,8 @@ import (
 )
 
 func (a *app) policyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "policy", Short: "Apply, show, explain, test and roll back policy", Args: cobra.NoArgs}
-	cmd.AddCommand(a.policyApply(), a.policyShow(), a.policyExplain(), a.policyTest(), a.policyRollback(), a.policyRevisions())
-	return cmd
+	return group(&cobra.Command{Use: "policy", Short: "Apply, show, explain, test and roll back policy"},
+		a.policyApply(), a.policyShow(), a.policyExplain(), a.policyTest(), a.policyRollback(), a.policyRevisions())
 }
 
 func (a *app) policyApply() *cobra.Command {
@@ -31,7 +30,7 @@ func (a *app) policyApply() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
 		Short: `Put a policy in force; returns when no plane judges by an older one ("-" reads standard input)`,
-		Args:  cobra.ExactArgs(1),
+		Args:  wants("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.read(args[0])
 			if err != nil {
@@ -46,8 +45,8 @@ func (a *app) policyApply() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&p.Why, "why", "", "reason, kept with the revision")
-	cmd.Flags().Uint64Var(&p.Base, "base", 0, "refuse unless this revision is the one in force")
+	cmd.Flags().StringVar(&p.Why, "why", "", "`REASON`, kept with the revision")
+	cmd.Flags().Uint64Var(&p.Base, "base", 0, "refuse unless revision `N` is the one in force")
 	return cmd
 }
 
@@ -55,15 +54,20 @@ func (a *app) policyApply() *cobra.Command {
 const maxPolicy = 1 << 20
 
 func (a *app) read(name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(io.LimitReader(a.stdin, maxPolicy+1))
+	in := a.stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
+	text, err := io.ReadAll(io.LimitReader(in, maxPolicy+1))
+	if err == nil && len(text) > maxPolicy {
+		err = fmt.Errorf("%s: larger than %d bytes, the most that a policy may have", name, maxPolicy)
 	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxPolicy+1))
+	return text, err
 }
 
 func (a *app) printApplied(done apitype.Applied) {
@@ -82,31 +86,45 @@ func (a *app) policyShow() *cobra.Command {
 	var effective bool
 	var revision uint64
 	cmd := &cobra.Command{
-		Use: "show", Short: "Print the policy in force", Args: cobra.NoArgs,
+		Use: "show", Short: "Print the policy in force", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if effective {
+				if revision != 0 {
+					return wrongUse(cmd, "--effective is about the revision in force, so --revision does not go with it")
+				}
 				t, err := a.client().EffectivePolicy(cmd.Context())
-				fmt.Fprint(a.stdout, t.Text)
-				return err
+				if err != nil {
+					return err
+				}
+				return a.print(t.Text)
 			}
 			r, err := a.client().Policy(cmd.Context(), revision)
 			if err != nil {
 				return err
 			}
-			fmt.Fprint(a.stdout, r.YAML)
-			return nil
+			return a.print(r.YAML)
 		},
 	}
 	cmd.Flags().BoolVar(&effective, "effective", false, "print what is enforced, with the origin of each line")
-	cmd.Flags().Uint64Var(&revision, "revision", 0, "print another revision")
+	cmd.Flags().Uint64Var(&revision, "revision", 0, "print revision `N`")
 	return cmd
+}
+
+// print writes the text of a policy as it is: a policy with characters that hide
+// is refused when it is applied.
+func (a *app) print(text string) error {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	_, err := io.WriteString(a.stdout, text)
+	return err
 }
 
 func (a *app) policyExplain() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain AGENT METHOD URL",
 		Short: "Judge one request by the code that enforces, and say which rules matched; exit status 1 when it is denied",
-		Args:  cobra.ExactArgs(3),
+		Args:  wants("AGENT", "METHOD", "URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := a.client().ExplainPolicy(cmd.Context(), apitype.ExplainPolicy{Agent: args[0], Method: args[1], URL: args[2]})
 			if err != nil {
@@ -128,7 +146,12 @@ func (a *app) policyTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test DIR|FILE...",
 		Short: "Run case files through the code that enforces; needs no root and no running Bawn",
-		Args:  cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return wrongUse(cmd, "FILE or DIR is missing")
+			}
+			return nil
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if asJSON {
 				args = append([]string{"-json"}, args...)
@@ -162,11 +185,11 @@ func caseFlags(args []string) []string {
 func (a *app) policyRollback() *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
-		Use: "rollback REVISION", Short: "Apply the text of an old revision as a new one", Args: cobra.ExactArgs(1),
+		Use: "rollback REVISION", Short: "Apply the text of an old revision as a new one", Args: wants("REVISION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.ParseUint(args[0], 10, 64)
 			if err != nil || n == 0 {
-				return &usageError{fmt.Sprintf("revision %q is not a number from 1", args[0]), `"bawn policy revisions" lists them`}
+				return &usageError{message: fmt.Sprintf("policy rollback: revision %q is not a number from 1", args[0]), hint: `"bawn policy revisions" lists them`}
 			}
 			done, err := a.client().RollbackPolicy(cmd.Context(), apitype.RollbackPolicy{Revision: n, Why: why})
 			if err != nil {
@@ -176,13 +199,13 @@ func (a *app) policyRollback() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&why, "why", "", "reason, kept with the revision")
+	cmd.Flags().StringVar(&why, "why", "", "`REASON`, kept with the revision")
 	return cmd
 }
 
 func (a *app) policyRevisions() *cobra.Command {
 	return &cobra.Command{
-		Use: "revisions", Short: "List who applied what, when and why", Args: cobra.NoArgs,
+		Use: "revisions", Short: "List who applied what, when and why", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := a.client().Revisions(cmd.Context())
 			if err != nil {

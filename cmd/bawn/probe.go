@@ -19,7 +19,7 @@ const maxProbeConfig = 256 << 10
 
 func (a *app) probeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "probe", Hidden: true, Short: "Attack the boundary from an agent's place (bawn doctor runs it there)", Args: cobra.NoArgs,
+		Use: "probe", Hidden: true, Short: "Attack the boundary from an agent's place (bawn doctor runs it there)", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in := bufio.NewReader(io.LimitReader(a.stdin, maxProbeConfig))
 			line, err := in.ReadString('\n')

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -34,7 +35,7 @@ func (a *app) logger(process string) *slog.Logger {
 
 func (a *app) upCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Run the boundary in the foreground (needs root)", Args: cobra.NoArgs,
+		Use: "up", Short: "Run the boundary in the foreground (needs root)", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := config.Load(a.paths()); err != nil {
 				return err
@@ -47,34 +48,49 @@ func (a *app) upCommand() *cobra.Command {
 			if !ok {
 				return errors.New("starting: standard error is not a file")
 			}
-			return supervise.Run(cmd.Context(), supervise.Options{
+			err = supervise.Run(cmd.Context(), supervise.Options{
 				Paths: a.paths(), Self: self, Stderr: stderr, Log: a.logger("up"), Ready: a.ready,
 			})
+			if err == nil {
+				fmt.Fprintln(a.stdout, "bawn: stopped, and every agent with it")
+			}
+			return err
 		},
 	}
 }
 
 // ready runs the self-test and says how it went. A boundary that leaks stays
-// up, so that it can be looked at, and hands out no agent.
+// up, so that it can be looked at, and hands out no agent; a placement that
+// cannot be had keeps nobody out of the other.
 func (a *app) ready(ctx context.Context) error {
 	d, err := a.client().Doctor(ctx)
 	if err != nil {
 		return fmt.Errorf("running the self-test: %w", err)
 	}
+	passed := 0
+	var failed []string
 	for _, l := range d.Lines {
-		if !l.OK {
-			printDoctor(a.stderr, d)
-			fmt.Fprintln(a.stderr, "bawn: the self-test failed: no agent is handed out")
-			return nil
+		if l.OK {
+			passed++
+		} else if !slices.Contains(failed, string(l.Placement)) {
+			failed = append(failed, string(l.Placement))
 		}
 	}
-	fmt.Fprintf(a.stdout, "bawn: ready: %d self-test checks passed\n", len(d.Lines))
+	if len(failed) > 0 {
+		printDoctor(a.stderr, d)
+	}
+	for _, p := range failed {
+		fmt.Fprintf(a.stderr, "bawn: the self-test failed in placement %s: no agent is handed out there\n", p)
+	}
+	if d.OK {
+		fmt.Fprintf(a.stdout, "bawn: ready: %d self-test checks passed\n", passed)
+	}
 	return nil
 }
 
 func (a *app) adminCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "admin", Hidden: true, Short: "Run the admin process (bawn up starts it)", Args: cobra.NoArgs,
+		Use: "admin", Hidden: true, Short: "Run the admin process (bawn up starts it)", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := unprivileged(); err != nil {
 				return fmt.Errorf("starting admin: %w", err)
@@ -161,7 +177,7 @@ func inherited(fd int) (net.Listener, error) {
 	defer f.Close()
 	l, err := net.FileListener(f)
 	if err != nil {
-		return nil, fmt.Errorf("taking over the socket from the supervisor: %w", err)
+		return nil, fmt.Errorf("taking over the socket from the supervisor: %w (bawn up starts this process)", err)
 	}
 	if u, ok := l.(*net.UnixListener); ok {
 		u.SetUnlinkOnClose(false)

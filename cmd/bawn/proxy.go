@@ -35,7 +35,7 @@ import (
 
 func (a *app) proxyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "proxy", Hidden: true, Short: "Run the proxy process (bawn up starts it)", Args: cobra.NoArgs,
+		Use: "proxy", Hidden: true, Short: "Run the proxy process (bawn up starts it)", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := unprivileged(); err != nil {
 				return fmt.Errorf("starting proxy: %w", err)

@@ -7,13 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"bawn/internal/apitype"
 	"bawn/internal/client"
@@ -23,10 +22,12 @@ import (
 	"bawn/internal/terminal"
 )
 
-// The statuses of `bawn run` that are not the command's.
+// The statuses of `bawn run` that are not the command's. 126 and 127 are also
+// those of a command that cannot be executed, and of one that is not there, as
+// in a shell (POSIX, Shell Command Language 2.8.2).
 const (
-	statusFault   = 125 // Bawn could not run it
-	statusRefused = 126 // the operator may not, or the agent cannot be handed out
+	statusFault   = 125 // Bawn could not run it, or was called wrongly
+	statusRefused = 126 // the operator may not
 )
 
 // runFlags are what `bawn run` was told.
@@ -46,15 +47,23 @@ func (a *app) runCommand() *cobra.Command {
 		Long: `Run a program as an agent: under the agent's account, in its own network place,
 whose only way out is Bawn's proxy.
 
+The agent sees the programs of the system, and none of yours unless you lend
+their directory. Without --work and --repo it works in a workspace of its own,
+which stays from one run to the next. The run ends when you end this command.
+
 Exit status: the command's; 128+n when signal n ended it; 125 when Bawn could
-not run it, 126 when it was refused.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return &usageError{"run: no command", "bawn run --agent NAME -- COMMAND"}
+not run it; 126 when you may not, or the command cannot be executed; 127 when
+the agent has no such command.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || args[0] == "" {
+				return runUse(wrongUse(cmd, "COMMAND is missing"))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.work != "" && f.repo != "" {
+				return runUse(wrongUse(cmd, "--work and --repo do not go together: the workspace is a directory of yours or a clone"))
+			}
 			status, err := a.run(cmd.Context(), f, args)
 			if err != nil {
 				a.report(err)
@@ -67,16 +76,25 @@ not run it, 126 when it was refused.`,
 	}
 	fl := cmd.Flags()
 	fl.SetInterspersed(false)
-	fl.StringVar(&f.agent, "agent", "", "agent to run as (default: the only one)")
-	fl.StringVar(&f.placement, "placement", "", "netns or uid (default: the agent's own)")
+	fl.StringVar(&f.agent, "agent", "", "`NAME` of the agent to run as (default: the only one)")
+	fl.StringVar(&f.placement, "placement", "", "`PLACEMENT`: netns or uid (default: the agent's own)")
 	fl.StringVar(&f.work, "work", "", "`DIR` of yours as the workspace, read and write")
 	fl.StringVar(&f.repo, "repo", "", "clone the repository in `DIR` into the agent's workspace")
 	fl.StringArrayVar(&f.lends, "lend", nil, "`DIR` of yours that the agent may read, at the same path (repeatable)")
 	fl.StringArrayVar(&f.publish, "publish", nil, "`HOSTPORT:PORT`: lend the agent's port to your loopback (repeatable)")
 	fl.StringArrayVar(&f.env, "env", nil, "`KEY=VALUE` for the program (repeatable)")
 	fl.BoolVar(&f.noTTY, "no-tty", false, "pipes instead of a terminal")
-	cmd.MarkFlagsMutuallyExclusive("work", "repo")
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return runUse(flagError(cmd, err)) })
 	return cmd
+}
+
+// runUse gives wrong use of `bawn run` the status that no command can have by
+// itself.
+func runUse(err error) error {
+	if u, ok := errors.AsType[*usageError](err); ok {
+		u.status = statusFault
+	}
+	return err
 }
 
 func (a *app) run(ctx context.Context, f runFlags, argv []string) (int, error) {
@@ -110,7 +128,7 @@ func (a *app) run(ctx context.Context, f runFlags, argv []string) (int, error) {
 
 // statusOf tells a refusal from a fault.
 func statusOf(err error) int {
-	if e, ok := errors.AsType[*apitype.Error](err); ok && e.Status/100 == 4 {
+	if e, ok := errors.AsType[*apitype.Error](err); ok && e.Status == http.StatusForbidden {
 		return statusRefused
 	}
 	return statusFault
@@ -134,7 +152,7 @@ func (f runFlags) start(argv []string) (s apitype.StartSession, files []*os.File
 	s = apitype.StartSession{Agent: f.agent, Placement: ids.Placement(f.placement), Argv: argv, Env: passEnv(os.Environ())}
 	for _, kv := range f.env {
 		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
-			return s, files, fmt.Errorf("env %q: not KEY=VALUE", kv)
+			return s, files, &usageError{message: fmt.Sprintf("run: --env %q: not KEY=VALUE", kv), hint: `"--env KEY=\"$KEY\"" passes a variable of yours on`}
 		}
 		s.Env = append(s.Env, kv)
 	}
@@ -148,19 +166,25 @@ func (f runFlags) start(argv []string) (s apitype.StartSession, files []*os.File
 		return &d, nil
 	}
 	if f.work != "" {
-		if s.Work, err = open(f.work); err != nil {
-			return s, files, fmt.Errorf("work: %w", err)
+		if s.Work, err = open(f.work); err == nil {
+			err = notHome(s.Work.Path)
+		}
+		if err != nil {
+			return s, files, fmt.Errorf("run: --work: %w", err)
 		}
 	}
 	if f.repo != "" {
-		if s.Repo, err = open(f.repo); err != nil {
-			return s, files, fmt.Errorf("repo: %w", err)
+		if s.Repo, err = open(f.repo); err == nil {
+			err = isRepo(s.Repo.Path)
+		}
+		if err != nil {
+			return s, files, fmt.Errorf("run: --repo: %w", err)
 		}
 	}
 	for _, l := range f.lends {
 		d, err := open(l)
 		if err != nil {
-			return s, files, fmt.Errorf("lend: %w", err)
+			return s, files, fmt.Errorf("run: --lend: %w", err)
 		}
 		s.Lends = append(s.Lends, *d)
 	}
@@ -174,31 +198,6 @@ func (f runFlags) start(argv []string) (s apitype.StartSession, files []*os.File
 	n := len(files)
 	s.Proof = &n
 	return s, append(files, proof), nil
-}
-
-// prove makes a socket on which the kernel names this process's account, for
-// whoever it is handed to.
-func prove() (*os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("making a socket: %w", err)
-	}
-	unix.Close(fds[1])
-	return os.NewFile(uintptr(fds[0]), "proof"), nil
-}
-
-// openDir opens a directory as the operator: that it can be opened is the
-// proof that the operator may read it.
-func openDir(dir string) (apitype.Directory, *os.File, error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return apitype.Directory{}, nil, err
-	}
-	f, err := os.OpenFile(abs, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return apitype.Directory{}, nil, err
-	}
-	return apitype.Directory{Path: abs}, f, nil
 }
 
 // passEnv keeps what a terminal program needs of the operator's environment.

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -17,16 +16,10 @@ import (
 	"bawn/internal/termfilter"
 )
 
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
 func (a *app) statusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show the state of the boundary; exit status 1 when it hands out no agents", Args: cobra.NoArgs,
+		Use: "status", Short: "Show the state of the boundary; exit status 1 when it hands out no agents", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.client().Status(cmd.Context())
 			if err != nil {
@@ -52,21 +45,38 @@ func printStatus(out io.Writer, s apitype.Status) error {
 	if !s.Ready {
 		state = "closed: " + termfilter.Line(s.Why)
 	}
-	fmt.Fprintf(out, "bawn %s: %s\n", s.Version, state)
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	var b strings.Builder
+	fmt.Fprintf(&b, "bawn %s: %s\n", s.Version, state)
 	for _, p := range s.Parts {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", p.Name, okWord(p.OK), termfilter.Line(p.Detail))
+		fmt.Fprintln(&b, statusRow(p.Name, okWord(p.OK), termfilter.Line(p.Detail)))
 	}
 	for _, p := range s.Planes {
 		detail := fmt.Sprintf("enforces revision %d, last beat %s ago", p.Revision, time.Since(p.Asked).Round(10*time.Millisecond))
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", p.Name, okWord(p.Live), detail)
+		fmt.Fprintln(&b, statusRow(p.Name, okWord(p.Live), detail))
 	}
-	fmt.Fprintf(w, "  policy\t\trevision %d\n", s.Revision)
-	fmt.Fprintf(w, "  agents\t\t%d registered, %d sessions\n", s.Agents, len(s.Sessions))
+	policy := fmt.Sprintf("revision %d", s.Revision)
+	if s.Revision == 0 {
+		policy = `none yet: everything is denied ("bawn policy apply FILE" makes the first)`
+	}
+	fmt.Fprintln(&b, statusRow("policy", "", policy))
+	fmt.Fprintln(&b, statusRow("agents", "", fmt.Sprintf("%s registered, %s", count(s.Agents, "agent"), count(len(s.Sessions), "session"))))
 	for _, x := range s.Sessions {
-		fmt.Fprintf(w, "    %s\t%s\tagent %s, user %s, slot %d: %s\n", x.Session, x.Placement, x.Agent, termfilter.Line(x.User), x.Slot, termfilter.Line(strings.Join(x.Argv, " ")))
+		fmt.Fprintf(&b, "    %s  slot %d, %s, since %s: agent %s, user %s: %s\n", x.Session, x.Slot, x.Placement, clock(x.Started), x.Agent, termfilter.Line(x.User), termfilter.Line(strings.Join(x.Argv, " ")))
 	}
-	return w.Flush()
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func statusRow(name, state, detail string) string {
+	return strings.TrimRight(fmt.Sprintf("  %-8s  %-6s  %s", name, state, detail), " ")
+}
+
+// count says how many things there are.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func okWord(ok bool) string {
@@ -79,7 +89,7 @@ func okWord(ok bool) string {
 func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Attack the boundary from an agent's place and say what holds", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Attack the boundary from an agent's place and say what holds", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := a.client().Doctor(cmd.Context())
 			if err != nil {

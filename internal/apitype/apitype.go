@@ -17,10 +17,10 @@ const Prefix = "/v1"
 
 // An Error is the body of every answer that is not a success.
 type Error struct {
-	Code    string `json:"code,omitempty"` // from the catalogue, where one fits
-	Message string `json:"message"`        // what went wrong, naming the thing
-	Hint    string `json:"hint,omitempty"` // what to do about it
-	Status  int    `json:"-"`              // HTTP status
+	Code    string `json:"code,omitempty"`   // from the catalogue, where one fits
+	Message string `json:"message"`          // what went wrong, naming the thing
+	Hint    string `json:"hint,omitempty"`   // what to do about it
+	Status  int    `json:"status,omitempty"` // HTTP status; also where the answer is a frame of a session
 }
 
 // Error makes an Error usable as an error.

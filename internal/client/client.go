@@ -97,16 +97,22 @@ func answered(resp *http.Response) error {
 
 // unreachable names the socket and the likely fix.
 func (c *Client) unreachable(err error) error {
-	var hint string
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // its own text names an address that means nothing
+	}
+	answer := &apitype.Error{}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		hint = `is Bawn running? Start it with "bawn up"`
+		answer.Message = fmt.Sprintf("Bawn does not run: nothing listens on %s", c.sock)
+		answer.Hint = `start it with "bawn up", as root; where it was started with --root, this needs the same --root`
 	case errors.Is(err, fs.ErrPermission):
-		hint = "only root and members of group bawn may ask; a new membership counts from the next login"
+		answer.Message = fmt.Sprintf("asking admin on %s: permission denied", c.sock)
+		answer.Hint = "only root and members of group bawn may ask; a new membership counts from the next login"
+		answer.Status = http.StatusForbidden
 	default:
 		return fmt.Errorf("asking admin on %s: %w", c.sock, err)
 	}
-	return &apitype.Error{Message: fmt.Sprintf("asking admin on %s: %v", c.sock, errors.Unwrap(err)), Hint: hint}
+	return answer
 }
 
 // Status asks for the state of the installation.

@@ -1,0 +1,92 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"bawn/internal/apitype"
+)
+
+// prove makes a socket on which the kernel names this process's account, for
+// whoever it is handed to.
+func prove() (*os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("making a socket: %w", err)
+	}
+	unix.Close(fds[1])
+	return os.NewFile(uintptr(fds[0]), "proof"), nil
+}
+
+// openDir opens a directory as the operator: that it can be opened is the
+// proof that the operator may read it.
+func openDir(dir string) (apitype.Directory, *os.File, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return apitype.Directory{}, nil, err
+	}
+	f, err := os.OpenFile(abs, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return apitype.Directory{}, nil, err
+	}
+	return apitype.Directory{Path: abs}, f, nil
+}
+
+// notHome refuses the operator's home, or what holds it, as a workspace: what an
+// agent writes there, the operator's shell and tools read as their settings.
+func notHome(dir string) error {
+	u, err := user.Current()
+	if err != nil {
+		return nil // an account without an entry has no home to protect
+	}
+	for _, home := range []string{u.HomeDir, os.Getenv("HOME")} {
+		for at := filepath.Clean(home); home != "" && at != "/"; at = filepath.Dir(at) {
+			if same(at, dir) {
+				return fmt.Errorf("%s holds your home: your shell and your tools would run what the agent writes there; name a directory in it", dir)
+			}
+		}
+	}
+	return nil
+}
+
+func same(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// isRepo reports why git could not clone dir.
+func isRepo(dir string) error {
+	if isTop(dir) {
+		return nil
+	}
+	for at := filepath.Dir(dir); ; at = filepath.Dir(at) {
+		if isTop(at) {
+			return fmt.Errorf("%s is within the git repository %s: name that", dir, at)
+		}
+		if at == filepath.Dir(at) {
+			return fmt.Errorf("%s is not a git repository", dir)
+		}
+	}
+}
+
+// isTop reports whether dir is the top of a checkout, or a bare repository
+// (gitrepository-layout(5)).
+func isTop(dir string) bool {
+	if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+		return true
+	}
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,65 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAHomeIsNoWorkspace(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	within, link := filepath.Join(home, "data"), filepath.Join(t.TempDir(), "link")
+	if err := os.Mkdir(within, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(home, link); err != nil {
+		t.Fatal(err)
+	}
+	for dir, good := range map[string]bool{home: false, filepath.Dir(home): false, link: false, within: true, t.TempDir(): true} {
+		if err := notHome(dir); (err == nil) != good {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	status, _, stderr := call(t, "run", "--work", home, "--", "true")
+	if status != 125 || !strings.Contains(stderr, "holds your home") {
+		t.Errorf("status %d, %q", status, stderr)
+	}
+}
+
+func TestOnlyTheTopOfARepositoryIsCloned(t *testing.T) {
+	dir := t.TempDir()
+	sub := filepath.Join(dir, "repo", "sub")
+	bare := filepath.Join(dir, "bare.git")
+	for _, d := range []string{sub, filepath.Join(dir, "repo", ".git"), filepath.Join(bare, "objects"), filepath.Join(bare, "refs")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(bare, "HEAD"), "ref: refs/heads/main\n")
+	for d, want := range map[string]string{
+		filepath.Join(dir, "repo"): "",
+		bare:                       "",
+		sub:                        "is within the git repository " + filepath.Join(dir, "repo"),
+		dir:                        "is not a git repository",
+	} {
+		err := isRepo(d)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", d, err, want)
+		}
+	}
+	for _, c := range []struct{ flag, dir, want string }{
+		{"--repo", dir, "run: --repo: " + dir + " is not a git repository"},
+		{"--repo", filepath.Join(dir, "none"), "no such file"},
+		{"--work", filepath.Join(bare, "HEAD"), "not a directory"},
+		{"--lend", filepath.Join(dir, "none"), "no such file"},
+	} {
+		if status, _, stderr := call(t, "run", c.flag, c.dir, "--", "true"); status != 125 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s %s: status %d, %q", c.flag, c.dir, status, stderr)
+		}
+	}
+}

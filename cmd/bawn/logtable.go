@@ -1,0 +1,170 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"bawn/internal/audit"
+	"bawn/internal/verdict"
+)
+
+// logTable prints entries in columns that grow with what is in them. What can be
+// long comes last.
+type logTable struct {
+	out    io.Writer
+	widths []int
+	held   [][]string // rows that wait, so that the first are as wide as the rest
+	most   int        // rows that may wait
+}
+
+// heldRows is how many rows a table that is not followed looks ahead.
+const heldRows = 500
+
+// columns are the heads, and how wide they are from the beginning where nothing
+// is known of what comes.
+var columns = []struct {
+	head  string
+	width int
+}{
+	{"TIME", len(time.DateTime)}, {"AGENT", 8}, {"USER", 12}, {"VERDICT", 7}, {"CODE", 18}, {"STATUS", 6}, {"UP", 5}, {"DOWN", 5}, {"WHAT", 0},
+}
+
+func newLogTable(out io.Writer, follow bool) *logTable {
+	t := &logTable{out: out, widths: make([]int, len(columns))}
+	if !follow {
+		t.most = heldRows
+	}
+	heads := make([]string, len(columns))
+	for i, c := range columns {
+		heads[i] = c.head
+		if follow {
+			t.widths[i] = c.width
+		}
+	}
+	t.hold(heads)
+	return t
+}
+
+// hold lets a row wait and makes room for it. Everything in it may be what an
+// agent wrote.
+func (t *logTable) hold(row []string) {
+	for i := range row {
+		row[i] = dash(row[i])
+		t.widths[i] = max(t.widths[i], utf8.RuneCountInString(row[i]))
+	}
+	t.held = append(t.held, row)
+}
+
+// add prints e, at once or when more is known of what comes.
+func (t *logTable) add(e audit.Entry) error {
+	if row := cells(e); row != nil {
+		t.hold(row)
+	}
+	if len(t.held) > t.most {
+		return t.flush()
+	}
+	return nil
+}
+
+// flush prints what waits.
+func (t *logTable) flush() error {
+	var b strings.Builder
+	for _, row := range t.held {
+		for i, cell := range row {
+			b.WriteString(cell)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	t.held = nil
+	_, err := io.WriteString(t.out, b.String())
+	return err
+}
+
+// cells gives an entry in the order of the columns.
+func cells(e audit.Entry) []string {
+	switch {
+	case e.Decision != nil:
+		return decisionCells(e)
+	case e.Summary != nil:
+		s := e.Summary
+		return []string{clock(s.To), s.Agent, s.User, verdict.Deny.String(), "", "", "", "", fmt.Sprintf("%d more denials, beyond the record budget", s.Denials)}
+	case e.Gap != nil:
+		return []string{clock(e.Gap.From), "", "", "", "", "", "", "",
+			fmt.Sprintf("the journal could not be written from here on: %s (%d requests refused)", e.Gap.Error, e.Gap.Refused)}
+	case e.Damage != nil:
+		return []string{"", "", "", "", "", "", "", "", fmt.Sprintf("damaged line in %s at byte %d: %s", e.Damage.File, e.Damage.Offset, e.Damage.Error)}
+	}
+	return nil
+}
+
+// ended stands for the verdict where a request comes a second time, with its
+// outcome.
+const ended = "ended"
+
+func decisionCells(e audit.Entry) []string {
+	d, o := e.Decision, e.Outcome
+	row := []string{clock(d.Time), d.Agent, d.User, d.Verdict.String(), string(d.Code), "", "", "", what(d)}
+	if o == nil {
+		return row
+	}
+	if e.Late {
+		row[0], row[3] = clock(o.Time), ended
+	}
+	if d.Code == "" {
+		row[4] = string(o.Code)
+	}
+	if o.Status != 0 {
+		row[5] = strconv.Itoa(o.Status)
+	}
+	row[6], row[7] = strconv.FormatInt(o.BytesUp, 10), strconv.FormatInt(o.BytesDown, 10)
+	if o.Cut != "" {
+		row[8] += " (cut: " + o.Cut + ")"
+	}
+	if o.Error != "" {
+		row[8] += " (" + o.Error + ")"
+	}
+	return row
+}
+
+func clock(t time.Time) string { return t.Local().Format(time.DateTime) }
+
+// what says what was asked for: "GET https://host/path", "dns TXT name",
+// "CONNECT host:port", "tcp address:port".
+func what(d *audit.Decision) string {
+	host := d.Host
+	switch {
+	case host == "":
+		host = d.Asked // as the agent wrote it, port and all
+	case d.Port != 0 && d.Port != 443 && (d.Port != 80 || d.Scheme != "http"):
+		host += ":" + strconv.Itoa(int(d.Port))
+	}
+	switch {
+	case d.Proto == "dns":
+		return strings.TrimSpace("dns " + dnsType(d.Method) + " " + host)
+	case d.Method == "CONNECT":
+		return "CONNECT " + host
+	case d.Method == "" || d.Scheme == "":
+		return strings.TrimSpace(strings.Join([]string{d.Method, d.Proto, host}, " "))
+	}
+	return d.Method + " " + d.Scheme + "://" + host + d.Path
+}
+
+// dnsType names the types that a tunnel likes, which the record has in the form
+// of RFC 3597.
+func dnsType(t string) string {
+	known := map[string]string{"TYPE2": "NS", "TYPE10": "NULL", "TYPE12": "PTR", "TYPE15": "MX", "TYPE16": "TXT", "TYPE33": "SRV", "TYPE255": "ANY"}
+	if name := known[t]; name != "" {
+		return name
+	}
+	return t
+}
