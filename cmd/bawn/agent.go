@@ -36,6 +36,9 @@ func (a *app) agentCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for _, w := range made.Warnings {
+				fmt.Fprintln(a.stderr, "warning: "+termfilter.Line(w))
+			}
 			fmt.Fprintf(a.stdout, "agent %s for user %s: placement %s, account uid %d\n", made.Name, made.User, made.Placement, made.UID)
 			return nil
 		},

@@ -55,6 +55,7 @@ type Server struct {
 	resolvers []netip.AddrPort // that the proxy asks
 
 	base    context.Context // of connections that were taken over
+	runs    sync.WaitGroup  // such connections
 	applies sync.Mutex      // one policy or registry change at a time
 
 	selfTest sync.Mutex // one at a time
@@ -158,6 +159,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	if err := srv.Shutdown(stop); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("stopping the API: %w", err)
 	}
+	s.runs.Wait() // each has netd end its program, which takes stopTime at most
 	return srv.Close()
 }
 

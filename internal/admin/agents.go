@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -64,15 +65,22 @@ func checkUser(user string) error {
 }
 
 // reserved are names whose accounts, bawn-NAME, are or will be those of Bawn's
-// own processes, and the self-test's agent.
-var reserved = []string{"admin", "proxy", "netd", "vault", "tools", "memory", "gateway", session.Doctor}
+// own processes, the self-test's agent, and one that would mislead in a record.
+var reserved = []string{"admin", "proxy", "netd", "vault", "tools", "memory", "gateway", session.Doctor, "root"}
+
+// maxAgent bounds the name of an agent: its account is bawn-NAME, and Linux's
+// tools take 32 characters (useradd(8)).
+const maxAgent = 32 - len("bawn-")
 
 func (s *Server) checkAgent(c *apitype.CreateAgent) error {
 	if err := ids.CheckName(c.Name); err != nil {
 		return badRequest("agent: %v", err)
 	}
+	if len(c.Name) > maxAgent {
+		return badRequest("agent: name %q: has %d characters, and may have %d, since its account is bawn-NAME", c.Name, len(c.Name), maxAgent)
+	}
 	if slices.Contains(reserved, c.Name) {
-		return badRequest("agent: the name %s is Bawn's own", c.Name)
+		return badRequest("agent: the name %s is reserved", c.Name)
 	}
 	if err := checkUser(c.User); err != nil {
 		return err
@@ -110,8 +118,26 @@ func (s *Server) createAgent(w http.ResponseWriter, q *http.Request, peer peercr
 		return err
 	}
 	s.o.Log.Info("agent created", "agent", a.Name, "user", a.User, "account_uid", a.UID, "uid", peer.UID)
-	writeJSON(w, http.StatusCreated, apiAgent(a))
+	out := apiAgent(a)
+	out.Warnings = s.warningsOf(ctx, a.Name)
+	writeJSON(w, http.StatusCreated, out)
 	return nil
+}
+
+// warningsOf are those of the policy in force that name the agent, such as that
+// it has no such profile. Without a policy there are none.
+func (s *Server) warningsOf(ctx context.Context, agent string) []string {
+	p, _, err := s.current(ctx)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, warn := range p.Warnings(s.o.Now()) {
+		if text := warn.Error(); strings.Contains(text, "agent "+agent+":") {
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // register makes the row and the account, or neither.
@@ -181,7 +207,7 @@ func (s *Server) agent(ctx context.Context, name string) (store.Agent, error) {
 func (s *Server) mayRemove(ctx context.Context, a store.Agent) error {
 	for _, x := range s.sessions.List() {
 		if x.Agent == a.Name {
-			return &apitype.Error{Status: http.StatusConflict, Message: fmt.Sprintf("agent %s runs session %s", a.Name, x.Session), Hint: "end it first"}
+			return &apitype.Error{Status: http.StatusConflict, Message: fmt.Sprintf("agent %s runs session %s", a.Name, x.Session), Hint: "it ends with the \"bawn run\" that started it"}
 		}
 	}
 	snap, err := s.snapshot(ctx)

@@ -305,7 +305,7 @@ func TestI2AGoneDatabaseEndsTheLease(t *testing.T) {
 
 func TestNamesThatAreBawnsOwn(t *testing.T) {
 	s, c, _ := newServer(t)
-	for _, name := range []string{"admin", "proxy", "doctor", "netd", "Dev", "a/b", "", "-x"} {
+	for _, name := range []string{"admin", "proxy", "doctor", "netd", "root", "Dev", "a/b", "", "-x", strings.Repeat("x", 28)} {
 		_, err := c.CreateAgent(t.Context(), apitype.CreateAgent{Name: name, User: "alice"})
 		if e, ok := errors.AsType[*apitype.Error](err); !ok || e.Status != 400 {
 			t.Errorf("agent %q: %v", name, err)

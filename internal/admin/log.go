@@ -5,6 +5,7 @@ package admin
 
 import (
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"bawn/internal/apitype"
 	"bawn/internal/audit"
 	"bawn/internal/codes"
 	"bawn/internal/names"
@@ -72,7 +74,9 @@ func parseFilter(q url.Values) (f audit.Filter, follow bool, err error) {
 	if f.Verdict, err = filterVerdict(q.Get("verdict")); err != nil {
 		return f, false, err
 	}
-	f.Code = codes.Code(q.Get("code"))
+	if f.Code, err = filterCode(q.Get("code")); err != nil {
+		return f, false, err
+	}
 	if f.Since, err = filterTime("since", q.Get("since")); err != nil {
 		return f, false, err
 	}
@@ -109,6 +113,16 @@ func filterVerdict(s string) (*verdict.Effect, error) {
 		return nil, nil
 	}
 	return nil, badRequest("log: verdict %q is not allow, deny or ask", s)
+}
+
+// filterCode wants a code that there is: a misspelt one would show nothing, as
+// if nothing had been refused.
+func filterCode(s string) (codes.Code, error) {
+	code := codes.Code(s)
+	if _, ok := codes.Lookup(code); !ok && s != "" {
+		return "", &apitype.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("log: there is no code %q", s), Hint: "docs/codes.md lists all codes"}
+	}
+	return code, nil
 }
 
 func filterTime(key, s string) (time.Time, error) {

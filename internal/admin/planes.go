@@ -5,6 +5,7 @@ package admin
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +67,8 @@ func (p *planes) asked(name string, pid int32, have string) (apitype.Snapshot, <
 // gone.
 const forgetAfter = 10 * apitype.LeaseTTL
 
-// list returns the planes, live or lately so.
+// list returns the planes, live or lately so. One whose lease has lapsed is left
+// out once another process has taken its place.
 func (p *planes) list() []apitype.Plane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,9 +81,22 @@ func (p *planes) list() []apitype.Plane {
 			continue
 		}
 		seen.Live = age < apitype.LeaseTTL
-		list = append(list, seen)
+		if seen.Live || !p.replaced(seen) {
+			list = append(list, seen)
+		}
 	}
+	slices.SortFunc(list, func(a, b apitype.Plane) int { return a.Asked.Compare(b.Asked) })
 	return list
+}
+
+// replaced reports whether another process of the same plane asked later.
+func (p *planes) replaced(old apitype.Plane) bool {
+	for _, other := range p.byPID {
+		if other.Name == old.Name && other.Asked.After(old.Asked) {
+			return true
+		}
+	}
+	return false
 }
 
 // settle blocks until every plane enforces the snapshot with tag or its lease

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os/user"
 	"strconv"
+	"strings"
 
 	"bawn/internal/apitype"
 	"bawn/internal/lease"
@@ -217,6 +218,12 @@ func (s *Server) explainPolicy(w http.ResponseWriter, q *http.Request, _ peercre
 	p, n, err := s.current(q.Context())
 	if err != nil {
 		return err
+	}
+	if _, err := s.agent(q.Context(), e.Agent); err != nil {
+		return err
+	}
+	if !strings.Contains(e.URL, "://") && e.Method != "" && e.Method != http.MethodConnect {
+		return &apitype.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("explaining: reading %q: begins with neither https:// nor http://", e.URL), Hint: "with method CONNECT, HOST[:PORT] asks about name and port alone"}
 	}
 	x, err := p.Explain(e.Agent, e.Method, e.URL, s.o.Now())
 	if err != nil {

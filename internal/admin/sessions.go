@@ -22,6 +22,8 @@ func (s *Server) session(w http.ResponseWriter, q *http.Request, peer peercred.P
 	if q.Header.Get("Upgrade") != apitype.SessionProtocol {
 		return &apitype.Error{Status: http.StatusUpgradeRequired, Message: "a session needs Upgrade: " + apitype.SessionProtocol, Hint: "client and server may be of different versions"}
 	}
+	s.runs.Add(1)
+	defer s.runs.Done()
 	conn, err := hijack(w)
 	if err != nil {
 		return err
@@ -101,9 +103,13 @@ func (s *Server) follow(ctx context.Context, conn *fdpass.Conn, run *session.Run
 	case <-gone:
 		return s.stop(run)
 	case <-ctx.Done():
-		return s.stop(run)
+		err := s.stop(run)
+		return errors.Join(err, conn.Send(apitype.ServerFrame{Exit: &apitype.Exit{Status: statusStopped, Fault: "Bawn was stopped, and the program with it"}}))
 	}
 }
+
+// statusStopped is the exit status of a program that Bawn did not let end.
+const statusStopped = 125
 
 // stopTime is what netd has to take a session apart.
 const stopTime = 10 * time.Second

@@ -35,6 +35,9 @@ type Agent struct {
 	UID       uint32        `json:"uid"`
 	Created   time.Time     `json:"created"`
 	Sessions  int           `json:"sessions"` // running now
+	// Warnings come with a new agent, such as that the policy in force has no
+	// such profile.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // CreateAgent asks for a new agent: POST /v1/agents.

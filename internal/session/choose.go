@@ -70,6 +70,7 @@ func checkStart(s apitype.StartSession, files int) error {
 	case s.Work != nil && s.Repo != nil:
 		return bad("a workspace is either a directory of yours or a clone, not both")
 	}
+	paths := map[string]bool{}
 	seen := map[int]bool{}
 	if s.Proof != nil {
 		seen[*s.Proof] = true
@@ -78,7 +79,10 @@ func checkStart(s apitype.StartSession, files int) error {
 		if d.File < 0 || d.File >= files || seen[d.File] {
 			return bad("directory %s refers to descriptor %d of %d", d.Path, d.File, files)
 		}
-		seen[d.File] = true
+		if paths[d.Path] {
+			return bad("directory %s is named twice", d.Path)
+		}
+		seen[d.File], paths[d.Path] = true, true
 	}
 	return nil
 }

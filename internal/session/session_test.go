@@ -203,6 +203,7 @@ func TestWhatACallerMayNotAsk(t *testing.T) {
 		"a workspace and a clone":        {apitype.StartSession{Work: at(0), Repo: at(1)}, []*os.File{own, own}},
 		"a descriptor that did not come": {apitype.StartSession{Work: at(1)}, []*os.File{own}},
 		"one descriptor twice":           {apitype.StartSession{Lends: []apitype.Directory{*at(0), *at(0)}}, []*os.File{own}},
+		"one place twice":                {apitype.StartSession{Lends: []apitype.Directory{*at(0), *at(1)}}, []*os.File{own, own}},
 		"the proof as a directory":       {apitype.StartSession{Work: at(0), Proof: &zero}, []*os.File{own}},
 		"a file as a directory":          {apitype.StartSession{Work: at(0)}, []*os.File{file}},
 		"a device as a directory":        {apitype.StartSession{Lends: []apitype.Directory{*at(0)}}, []*os.File{null}},
