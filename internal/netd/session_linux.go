@@ -91,7 +91,8 @@ func start(ctx context.Context, c *caller, args json.RawMessage, files []*os.Fil
 	if spec.TTY {
 		out = []*os.File{child.Master}
 	}
-	s.o.Log.Info("session started", "session", spec.Identity.Session, "agent", spec.Identity.Agent,
+	// Admin's log has it too, for people; this is for looking at netd alone.
+	s.o.Log.Debug("session started", "session", spec.Identity.Session, "agent", spec.Identity.Agent,
 		"slot", spec.Identity.Slot, "placement", string(spec.Placement), "pid", child.PID())
 	return reply{result: netdapi.Started{Session: spec.Identity.Session}, files: out, after: r.live}, nil
 }
@@ -281,7 +282,7 @@ func (r *running) follow() {
 	if err := r.built.Run(context.Background()); err != nil {
 		r.s.o.Log.Error("taking apart a session", "session", id.Session, "slot", id.Slot, "error", err)
 	}
-	r.s.o.Log.Info("session ended", "session", id.Session, "agent", id.Agent, "slot", id.Slot, "status", exit.Status)
+	r.s.o.Log.Debug("session ended", "session", id.Session, "agent", id.Agent, "slot", id.Slot, "status", exit.Status)
 	r.s.release(r)
 	r.s.tell(netdapi.Exit{Session: id.Session, Status: exit.Status, Fault: exit.Fault})
 }

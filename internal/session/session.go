@@ -154,7 +154,7 @@ func (m *Manager) launch(ctx context.Context, agent store.Agent, spec netdapi.St
 		}
 		return nil, nil, refused(err)
 	}
-	m.o.Log.Info("session started", "session", r.Session.Session, "agent", r.Agent, "user", r.User, "slot", r.Slot, "gen", r.Gen, "placement", r.Placement)
+	m.o.Log.Log(ctx, r.level(), "session started", "session", r.Session.Session, "agent", r.Agent, "user", r.User, "slot", r.Slot, "gen", r.Gen, "placement", r.Placement)
 	return r, got, nil
 }
 
@@ -214,8 +214,21 @@ func (m *Manager) end(r *Running, e apitype.Exit) {
 	if err != nil {
 		m.o.Log.Error("the end of a session could not be recorded", "session", r.Session.Session, "error", err)
 	}
-	m.o.Log.Info("session ended", "session", r.Session.Session, "agent", r.Agent, "status", e.Status, "fault", e.Fault)
+	attrs := []any{"session", r.Session.Session, "agent", r.Agent, "status", e.Status}
+	if e.Fault != "" {
+		attrs = append(attrs, "fault", e.Fault)
+	}
+	m.o.Log.Log(context.Background(), r.level(), "session ended", attrs...)
 	r.exit <- e
+}
+
+// level is that of the session's lines in admin's own log. Those of the
+// self-test say nothing that its result does not.
+func (r *Running) level() slog.Level {
+	if r.Agent == Doctor {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // List returns the running sessions, by slot.
