@@ -190,8 +190,65 @@ func TestUIDAndCgroupMustBothBeRight(t *testing.T) {
 	}
 }
 
-// TestAnAgentCannotSquatOnAProxy: whoever listens on a proxy's address before
-// its slot exists keeps the slot from starting, but is not reached by anybody.
+// TestNoAgentTakesTheProxiesPort: else it could keep the slots to come from
+// starting.
+func TestNoAgentTakesTheProxiesPort(t *testing.T) {
+	h := newHost(t)
+	group := h.slot(1)
+	f := h.firewall(group)
+	h.proxy(1)
+	if err := f.Add(netplan.UIDSlot{Slot: 1, UID: uidA}); err != nil {
+		t.Fatal(err)
+	}
+	a := startAgent(t, h.ns, uidA, group)
+	for i, at := range []string{netplan.UIDProxy(2).String(), "127.0.0.1:3128", host4 + ":3128", "[::1]:3128", "[::ffff:127.66.0.2]:3128"} {
+		if got := a.do("listen s%d %s", i, at); got != "ok error EPERM" {
+			t.Errorf("listening at %s: %s", at, got)
+		}
+	}
+	if got := a.do("bind u 0.0.0.0:3128"); got != "ok error EPERM" {
+		t.Errorf("UDP: %s", got)
+	}
+	if got := a.do("listen s 127.0.0.1:3129"); got != "ok" {
+		t.Errorf("another port: %s", got)
+	}
+	if got := a.do("tcp p %s", netplan.UIDProxy(1)); got != "ok" {
+		t.Errorf("to the proxy: %s", got)
+	}
+}
+
+// TestNobodyReadsWhichPortsAnAgentHasOpened: an answer that told an open port
+// from a closed one would carry a bit out with each question.
+func TestNobodyReadsWhichPortsAnAgentHasOpened(t *testing.T) {
+	h := newHost(t)
+	group := h.slot(1)
+	f := h.firewall(group)
+	if err := f.Add(netplan.UIDSlot{Slot: 1, UID: uidA}); err != nil {
+		t.Fatal(err)
+	}
+	a, outside := startAgent(t, h.ns, uidA, group), startAgent(t, h.attacker, 0, "")
+	for _, at := range []string{"0.0.0.0:7777", "[::]:7777"} {
+		if got := a.do("listen s %s", at); got != "ok" && at[0] != '[' {
+			t.Fatal(got)
+		}
+	}
+	if got := a.do("bind u 0.0.0.0:7777"); got != "ok" {
+		t.Fatal(got)
+	}
+	for _, ask := range []string{"tcp x %s", "error %s"} {
+		closed, open := outside.do(ask, host4+":7778"), outside.do(ask, host4+":7777")
+		if closed != open || !strings.Contains(closed, "ECONNREFUSED") {
+			t.Errorf("%q: a closed port says %q, an open one %q", ask, closed, open)
+		}
+	}
+	if c, err := f.Counters(); err != nil || c[netplan.CountInbound].Packets < 2 {
+		t.Errorf("counters %v, %v", c, err)
+	}
+}
+
+// TestAnAgentCannotSquatOnAProxy: on a kernel without the programs, whoever
+// listens on a proxy's address before its slot exists keeps the slot from
+// starting, but is not reached by anybody.
 func TestAnAgentCannotSquatOnAProxy(t *testing.T) {
 	h := newHost(t)
 	groupA, groupB := h.slot(1), h.slot(2)

@@ -21,6 +21,9 @@ import (
 // TCP with the slot's proxy and nothing else. The kernel keeps them for as long
 // as the cgroup, or a socket made in it, exists. So there is no moment in which
 // somebody who flushes the tables opens the host's own addresses to an agent.
+//
+// Two more keep its sockets off the proxies' port: an agent that held the
+// addresses of slots to come would keep every other agent from starting.
 
 // instruction is struct bpf_insn (linux/bpf.h).
 type instruction struct {
@@ -151,15 +154,41 @@ func resolve(program []instruction, targets map[int16]int) []instruction {
 	return program
 }
 
+// portAt is the place of the port, in network order, in struct bpf_sock_addr.
+const portAt = 24
+
+// keepOff gives the program that keeps sockets from being bound to a port.
+func keepOff(port uint16) []instruction {
+	wire := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, port))
+	return []instruction{
+		{opLoad32, 2 | 1<<4, portAt, 0},
+		{opMoveImm, 0, 0, 1},
+		{opJumpNot32, 2, 1, int32(wire)},
+		{opMoveImm, 0, 0, 0},
+		{opExit, 0, 0, 0},
+	}
+}
+
 // Numbers of linux/bpf.h.
 const (
-	bpfProgLoad   = 5
-	bpfProgAttach = 8
-	typeCgroupSKB = 8
-	atIngress     = 0
-	atEgress      = 1
-	allowMulti    = 2 // beside those of others
+	bpfProgLoad    = 5
+	bpfProgAttach  = 8
+	typeCgroupSKB  = 8
+	typeCgroupAddr = 18
+	atIngress      = 0
+	atEgress       = 1
+	atBind4        = 8
+	atBind6        = 9
+	allowMulti     = 2 // beside those of others
 )
+
+// kindAt gives the type of the programs that are attached at a place.
+func kindAt(at uint32) uint32 {
+	if at == atBind4 || at == atBind6 {
+		return typeCgroupAddr
+	}
+	return typeCgroupSKB
+}
 
 // attachPrograms locks the cgroup with directory dir to the proxy.
 func attachPrograms(dir string, proxy netip.AddrPort) error {
@@ -169,10 +198,13 @@ func attachPrograms(dir string, proxy netip.AddrPort) error {
 	}
 	defer group.Close()
 	for _, p := range []struct {
-		at      uint32
-		sending bool
-	}{{atEgress, true}, {atIngress, false}} {
-		if err := attach(int(group.Fd()), p.at, filter(proxy, p.sending)); err != nil {
+		at   uint32
+		code []instruction
+	}{
+		{atEgress, filter(proxy, true)}, {atIngress, filter(proxy, false)},
+		{atBind4, keepOff(proxy.Port())}, {atBind6, keepOff(proxy.Port())},
+	} {
+		if err := attach(int(group.Fd()), p.at, p.code); err != nil {
 			return fmt.Errorf("locking cgroup %s: %w", dir, err)
 		}
 	}
@@ -204,7 +236,7 @@ func loadProgram(at uint32, program []instruction) (int, error) {
 		name                   [16]byte
 		ifindex, attachingKind uint32
 	}{
-		kind: typeCgroupSKB, count: uint32(len(program)),
+		kind: kindAt(at), count: uint32(len(program)),
 		instructions: uint64(uintptr(unsafe.Pointer(&program[0]))),
 		license:      uint64(uintptr(unsafe.Pointer(&license[0]))),
 		logLevel:     1, logSize: uint32(len(log)), log: uint64(uintptr(unsafe.Pointer(&log[0]))),

@@ -127,6 +127,8 @@ func (t *translator) act(term netplan.Term) error {
 		t.add(&expr.Verdict{Kind: expr.VerdictGoto, Chain: string(v)})
 	case netplan.Reject:
 		t.add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED})
+	case netplan.Unreachable:
+		t.add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH})
 	case netplan.Reset:
 		t.needProto(netplan.TCP)
 		t.add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST})

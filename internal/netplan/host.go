@@ -170,8 +170,10 @@ func (h Host) chains() []Chain {
 			{ICMP, Accept{}},
 			{ICMPv6, Accept{}},
 			{Resetting{}, Accept{}},
+			// The answers are those of a port on which nobody listens: somebody who
+			// asks from outside must not read which ports an agent has opened.
 			{TCP, Count(CountInbound), Reset{}},
-			{Count(CountInbound), Reject{}},
+			{Count(CountInbound), Unreachable{}},
 		},
 	}}
 }

@@ -58,6 +58,9 @@ type (
 	Accept struct{}
 	// Reject drops the packet and tells its sender by ICMP.
 	Reject struct{}
+	// Unreachable is Reject in the words of a port on which nobody listens,
+	// which is what nft takes for granted.
+	Unreachable struct{}
 	// Reset drops the TCP packet and resets its connection. A connect fails at
 	// once, where after an ICMP error it would try again for a second.
 	Reset struct{}
@@ -173,28 +176,30 @@ func (t In) String() string {
 	return strings.Join(fields, " . ") + " @" + t.Set
 }
 
-func (t Count) String() string { return fmt.Sprintf("counter name %q", string(t)) }
-func (Accept) String() string  { return "accept" }
-func (Reject) String() string  { return "reject with icmpx admin-prohibited" }
-func (Reset) String() string   { return "reject with tcp reset" }
-func (Drop) String() string    { return "drop" }
-func (t Goto) String() string  { return "goto " + string(t) }
-func (t DNAT) String() string  { return "dnat ip to " + netip.AddrPort(t).String() }
+func (t Count) String() string     { return fmt.Sprintf("counter name %q", string(t)) }
+func (Accept) String() string      { return "accept" }
+func (Reject) String() string      { return "reject with icmpx admin-prohibited" }
+func (Reset) String() string       { return "reject with tcp reset" }
+func (Unreachable) String() string { return "reject" }
+func (Drop) String() string        { return "drop" }
+func (t Goto) String() string      { return "goto " + string(t) }
+func (t DNAT) String() string      { return "dnat ip to " + netip.AddrPort(t).String() }
 
-func (Family) term()     {}
-func (Proto) term()      {}
-func (To) term()         {}
-func (From) term()       {}
-func (ToPort) term()     {}
-func (Resetting) term()  {}
-func (Owner) term()      {}
-func (InCgroup) term()   {}
-func (OnLoopback) term() {}
-func (In) term()         {}
-func (Count) term()      {}
-func (Accept) term()     {}
-func (Reject) term()     {}
-func (Reset) term()      {}
-func (Drop) term()       {}
-func (Goto) term()       {}
-func (DNAT) term()       {}
+func (Family) term()      {}
+func (Proto) term()       {}
+func (To) term()          {}
+func (From) term()        {}
+func (ToPort) term()      {}
+func (Resetting) term()   {}
+func (Owner) term()       {}
+func (InCgroup) term()    {}
+func (OnLoopback) term()  {}
+func (In) term()          {}
+func (Count) term()       {}
+func (Accept) term()      {}
+func (Reject) term()      {}
+func (Reset) term()       {}
+func (Unreachable) term() {}
+func (Drop) term()        {}
+func (Goto) term()        {}
+func (DNAT) term()        {}
