@@ -5,8 +5,10 @@ package egress
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -55,7 +57,7 @@ func (p *pool) get(key poolKey, revision uint64, vet addr.Vet) *upstream {
 		if up == nil {
 			return nil
 		}
-		ok := up.r.Buffered() == 0 && up.sock.usable()
+		ok := up.quiet()
 		if ok && up.revision != revision {
 			_, ok = vet.Check(up.addr)
 			up.revision = revision
@@ -65,6 +67,23 @@ func (p *pool) get(key poolKey, revision uint64, vet addr.Vet) *upstream {
 		}
 		up.close()
 	}
+}
+
+// quiet reports whether the connection is open and the server has said nothing
+// since its last response. What came in one segment with that response is in
+// neither the buffer nor the kernel: TLS has it, and would give it out as the
+// answer to the next request.
+func (up *upstream) quiet() bool {
+	if up.r.Buffered() > 0 || !up.sock.usable() {
+		return false
+	}
+	if up.conn == up.sock.conn {
+		return true
+	}
+	up.conn.SetReadDeadline(time.Unix(1, 0))   //nolint:errcheck // shows in the read
+	defer up.conn.SetReadDeadline(time.Time{}) //nolint:errcheck // shows in the next read
+	_, err := up.r.Peek(1)
+	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 func (p *pool) take(key poolKey) *upstream {
