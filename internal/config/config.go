@@ -91,7 +91,7 @@ func Parse(text []byte) (Config, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, err
+		return Config{}, readable(err)
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return Config{}, errors.New("more than one document")
@@ -105,7 +105,9 @@ func Parse(text []byte) (Config, error) {
 // Validate reports every problem of c, joined.
 func (c Config) Validate() error {
 	var errs []error
-	if c.Version != Version {
+	if c.Version == 0 {
+		errs = append(errs, fmt.Errorf("version: is missing: write version: %d", Version))
+	} else if c.Version != Version {
 		errs = append(errs, fmt.Errorf("version: %d is not %d, the one that this build reads", c.Version, Version))
 	}
 	if _, err := ids.ParsePlacement(string(c.Placement)); err != nil {
