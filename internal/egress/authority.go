@@ -17,24 +17,55 @@ func (x *exchange) strip() {
 
 // stripped reports whether a request field never goes up: what is for one
 // connection only (an h2c upgrade among it), what is for proxies, and fields by
-// which some frameworks take a request for one of another method.
+// which some servers take a request for one of another method, path or host.
 func stripped(name string) bool {
-	switch len(name) {
-	case len("X-HTTP-Method"), len("X-Method-Override"), len("X-HTTP-Method-Override"):
-		if (name[0] == 'x' || name[0] == 'X') && overridesMethod(name) {
+	switch name[0] | 0x20 {
+	case 'f', 'x':
+		return overrides(name)
+	case 'p':
+		if isField(name, "proxy") || len(name) > len("proxy-") && isField(name[:len("proxy-")], "proxy-") {
 			return true
 		}
 	}
-	return httpwire.HopByHop(name) || name[0]|0x20 == 'p' && hasPrefixFold(name, "proxy-")
+	return httpwire.HopByHop(name)
 }
 
-func overridesMethod(name string) bool {
-	for _, o := range [...]string{"x-http-method", "x-method-override", "x-http-method-override"} {
-		if strings.EqualFold(name, o) {
+// overrides reports whether a field names another method, path or host than the
+// request line and Host do. A request that comes through no proxy has none of
+// them.
+func overrides(name string) bool {
+	for _, o := range [...]string{
+		"x-http-method", "x-method-override", "x-http-method-override",
+		"x-original-url", "x-rewrite-url",
+		"forwarded", "x-forwarded-host", "x-original-host", "x-host", "x-http-host-override",
+	} {
+		if isField(name, o) {
 			return true
 		}
 	}
 	return false
+}
+
+// isField reports whether a server could read the field name as lower: in any
+// case, and with underscores for hyphens, since programs behind a CGI-like
+// interface (RFC 3875 section 4.1.18) cannot tell the two apart.
+func isField(name, lower string) bool {
+	if len(name) != len(lower) {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c == '_':
+			c = '-'
+		case 'A' <= c && c <= 'Z':
+			c |= 0x20
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
 }
 
 func hasPrefixFold(s, prefix string) bool {
