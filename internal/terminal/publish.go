@@ -4,6 +4,7 @@
 package terminal
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // A Publication lends a port of the agent's own loopback to the operator's.
@@ -29,7 +31,7 @@ func ParsePublication(s string) (Publication, error) {
 	h, err1 := strconv.ParseUint(host, 10, 16)
 	p, err2 := strconv.ParseUint(agent, 10, 16)
 	if err1 != nil || err2 != nil || p == 0 {
-		return Publication{}, fmt.Errorf("publish %q: not HOSTPORT:PORT", s)
+		return Publication{}, fmt.Errorf("publish %q: not HOSTPORT:PORT, two numbers from 1 to 65535 (HOSTPORT 0: any free one)", s)
 	}
 	return Publication{HostPort: uint16(h), AgentPort: uint16(p)}, nil
 }
@@ -39,11 +41,24 @@ func ParsePublication(s string) (Publication, error) {
 func (p *Publication) Listen() error {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(p.HostPort))))
 	if err != nil {
-		return fmt.Errorf("publishing port %d: %w: %w", p.AgentPort, ErrPort, err)
+		return fmt.Errorf("publish %d:%d: %w: %w", p.HostPort, p.AgentPort, ErrPort, reason(err))
 	}
 	p.listener = l
 	p.HostPort = uint16(l.Addr().(*net.TCPAddr).Port)
 	return nil
+}
+
+// reason leaves out of err what the caller says anyway, and adds what Linux does
+// not say.
+func reason(err error) error {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	switch {
+	case !ok:
+		return err
+	case errno == syscall.EACCES:
+		return fmt.Errorf("%w: ports below 1024 are root's", errno)
+	}
+	return errno
 }
 
 // Close gives the port back.

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"sync"
@@ -79,23 +80,51 @@ func attachPipes(ctx context.Context, s *client.Session, std Streams) apitype.Ex
 	go copyInput(stdin, std.In, stdin)
 	out := &sync.WaitGroup{}
 	one := &sync.Mutex{} // a sequence of one stream must not be completed by the other
-	out.Go(func() { show(std.Out, one, stdout) })
-	out.Go(func() { show(std.Err, one, stderr) })
+	lost := make(chan error, 2)
+	out.Go(func() { lost <- show(std.Out, one, stdout) })
+	out.Go(func() { lost <- show(std.Err, one, stderr) })
 	exit := waitExit(ctx, s, forwarded)
 	waitOutput(out, stdout, stderr)
+	for range 2 {
+		select {
+		case err := <-lost:
+			exit = withLost(exit, err)
+		default: // it still waits for something outside the session
+		}
+	}
 	return exit
 }
 
+// withLost adds to an exit that output was lost: silence would look as if all
+// had been written.
+func withLost(exit apitype.Exit, err error) apitype.Exit {
+	e, ok := errors.AsType[*fs.PathError](err)
+	if !ok || e.Op != "write" || exit.Fault != "" {
+		return exit
+	}
+	exit.Fault = "output of the program was lost: " + err.Error()
+	if exit.Status == 0 {
+		exit.Status = statusLost
+	}
+	return exit
+}
+
+// statusLost is the exit status where all was well but that output was lost.
+const statusLost = 125
+
 // show copies to f, through the filter if f is a terminal. The filter writes
-// whole sequences, each under turn.
-func show(f *os.File, turn sync.Locker, from io.Reader) {
+// whole sequences, each under turn. When f takes no more, from is closed, so
+// that the program hears of it.
+func show(f *os.File, turn sync.Locker, from io.ReadCloser) error {
 	if !term.IsTerminal(int(f.Fd())) {
-		io.Copy(f, from)
-		return
+		_, err := io.Copy(f, from)
+		from.Close()
+		return err
 	}
 	w := termfilter.NewPlainWriter(inTurn{f, turn})
-	io.Copy(w, from)
-	w.Close()
+	_, err := io.Copy(w, from)
+	from.Close()
+	return errors.Join(err, w.Close())
 }
 
 // inTurn writes under a lock.
@@ -188,6 +217,6 @@ func restore(std Streams, old *term.State) {
 	term.Restore(int(std.In.Fd()), old)
 }
 
-// ErrPort is what [Publish] returns for a port of the operator that cannot be
-// listened on.
-var ErrPort = errors.New("port cannot be listened on")
+// ErrPort is what [Publication.Listen] returns for a port of the operator that
+// cannot be listened on.
+var ErrPort = errors.New("the port of 127.0.0.1 cannot be listened on")
