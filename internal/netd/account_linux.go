@@ -119,11 +119,20 @@ func vacant(file, what, name string, id uint32) (free bool, err error) {
 	case have.named == nil && have.numbered == nil:
 		return true, nil
 	case have.named != nil && have.named.id != id:
-		return false, netdapi.Errorf(netdapi.CodeExists, "%s %s exists and is not Bawn's: its number is %d, not %d", what, name, have.named.id, id)
+		return false, netdapi.Errorf(netdapi.CodeExists, "%s %s exists and is not this agent's: its number is %d, not %d%s", what, name, have.named.id, id, leftBehind(name))
 	case have.numbered.name != name:
-		return false, netdapi.Errorf(netdapi.CodeExists, "number %d is taken by %s %s", id, what, have.numbered.name)
+		return false, netdapi.Errorf(netdapi.CodeExists, "number %d is taken by %s %s%s", id, what, have.numbered.name, leftBehind(have.numbered.name))
 	}
 	return false, nil
+}
+
+// leftBehind says how to go on where a database was lost and its agents'
+// accounts were not.
+func leftBehind(name string) string {
+	if !strings.HasPrefix(name, "bawn-") {
+		return ""
+	}
+	return fmt.Sprintf(" (if it is left of an installation that is gone: userdel %[1]s; groupdel %[1]s)", name)
 }
 
 // createAccount makes an agent's group, account and directories, or none of
