@@ -29,6 +29,9 @@ func TestAHomeIsNoWorkspace(t *testing.T) {
 	if status != 125 || !strings.Contains(stderr, "holds your home") {
 		t.Errorf("status %d, %q", status, stderr)
 	}
+	if _, _, stderr := call(t, "--root", t.TempDir(), "run", "--lend", home, "--", "true"); !strings.Contains(stderr, "holds your home: the agent can read") {
+		t.Errorf("lending it: %q", stderr)
+	}
 }
 
 func TestOnlyTheTopOfARepositoryIsCloned(t *testing.T) {

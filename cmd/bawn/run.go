@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -101,6 +102,7 @@ func (a *app) run(ctx context.Context, f runFlags, argv []string) (int, error) {
 	ctx = context.WithoutCancel(ctx) // unhook ends it
 	a.unhook()                       // signals are the program's from here on
 	std := terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	f.warn(a.stderr)
 	start, files, err := f.start(argv)
 	defer fdpass.CloseAll(files)
 	if err != nil {
@@ -143,6 +145,15 @@ func (a *app) introduce(s *client.Session, pubs []*terminal.Publication) {
 	for _, p := range pubs {
 		fmt.Fprintf(a.stderr, "bawn: port %d of the agent is at 127.0.0.1:%d\n", p.AgentPort, p.HostPort)
 		go p.Serve(s.Dial)
+	}
+}
+
+// warn says what an operator may not have thought of.
+func (f runFlags) warn(out io.Writer) {
+	for _, l := range f.lends {
+		if notHome(l) != nil {
+			fmt.Fprintf(out, "bawn: --lend %s holds your home: the agent can read the keys and tokens in it\n", termfilter.Line(l))
+		}
 	}
 }
 

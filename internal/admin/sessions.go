@@ -104,9 +104,17 @@ func (s *Server) follow(ctx context.Context, conn *fdpass.Conn, run *session.Run
 		return s.stop(run)
 	case <-ctx.Done():
 		err := s.stop(run)
+		select {
+		case <-run.Exit(): // so that its end is recorded as it was
+		case <-time.After(exitTime):
+		}
 		return errors.Join(err, conn.Send(apitype.ServerFrame{Exit: &apitype.Exit{Status: statusStopped, Fault: "Bawn was stopped, and the program with it"}}))
 	}
 }
+
+// exitTime is how long netd's word of a program's end may come after its word
+// that the session is taken apart.
+const exitTime = time.Second
 
 // statusStopped is the exit status of a program that Bawn did not let end.
 const statusStopped = 125
