@@ -5,18 +5,44 @@ package audit
 
 import (
 	"cmp"
+	"errors"
 	"slices"
+	"time"
 
 	"bawn/internal/codes"
 	"bawn/internal/ids"
 )
 
-// A budget bounds the denials that get a record of their own, so that an agent
-// cannot fill the disk by asking for what it may not have. It is for one
-// goroutine at a time.
+// ErrQuota is what [Journal.Decide] answers for a decision that would be let
+// through while its agent has had its share of the journal. See
+// [CodeOf].
+var ErrQuota = errors.New("the agent has written its share of the journal")
+
+// CodeOf gives the code with which a plane refuses after an error of
+// [Journal.Decide].
+func CodeOf(err error) codes.Code {
+	if errors.Is(err, ErrQuota) {
+		return codes.AuditQuota
+	}
+	return codes.JournalUnavailable
+}
+
+// A budget bounds what an agent can write by asking, so that it can fill the
+// disk neither with what it may not have nor with what it may: a full disk
+// would refuse everybody. It is for one goroutine at a time.
 type budget struct {
-	perSecond int // negative: no bound
+	perSecond int // denials that get a record of their own; negative: no bound
 	agents    map[ids.Identity]*denials
+
+	flow   int64 // bytes that an agent's share grows by in a second; negative: no bound
+	most   int64 // bytes
+	shares map[string]*share
+}
+
+// A share is what is left to one agent, over all of its sessions.
+type share struct {
+	left float64 // bytes; below zero by what outcomes, which are never refused, took
+	at   time.Time
 }
 
 // denials are those of one identity in one second of its clock.
@@ -26,14 +52,42 @@ type denials struct {
 	over   *Summary // nil: none beyond
 }
 
-func newBudget(perSecond int) budget {
-	return budget{perSecond: perSecond, agents: make(map[ids.Identity]*denials)}
+func newBudget(o Options) budget {
+	return budget{
+		perSecond: o.Denials, agents: make(map[ids.Identity]*denials),
+		flow: o.AgentFlow, most: o.AgentBytes, shares: make(map[string]*share),
+	}
+}
+
+// open reports whether the agent has anything left of its share.
+func (b *budget) open(agent string, now time.Time) bool {
+	return b.flow < 0 || b.share(agent, now).left > 0
+}
+
+// spend takes the bytes of a record from the agent's share.
+func (b *budget) spend(agent string, now time.Time, bytes int) {
+	if b.flow >= 0 {
+		b.share(agent, now).left -= float64(bytes)
+	}
+}
+
+func (b *budget) share(agent string, now time.Time) *share {
+	s := b.shares[agent]
+	if s == nil {
+		s = &share{left: float64(b.most), at: now}
+		b.shares[agent] = s
+	}
+	if gone := now.Sub(s.at); gone > 0 {
+		s.left = min(float64(b.most), s.left+gone.Seconds()*float64(b.flow))
+	}
+	s.at = now
+	return s
 }
 
 // take reports whether the denial d may have a record of its own, and counts
 // it where it may not.
 func (b *budget) take(d *Decision) bool {
-	if b.perSecond < 0 {
+	if b.perSecond < 0 && b.open(d.Agent, d.Time) {
 		return true
 	}
 	a := b.agents[d.Identity]
@@ -45,7 +99,7 @@ func (b *budget) take(d *Decision) bool {
 	if s := d.Time.Unix(); s != a.second {
 		a.second, a.spent = s, 0
 	}
-	if a.spent < b.perSecond {
+	if a.spent < b.perSecond && b.open(d.Agent, d.Time) {
 		a.spent++
 		return true
 	}

@@ -6,7 +6,7 @@
 // A plane opens one [Journal] and calls [Journal.Decide] before it acts: when
 // Decide has returned nil, the decision is in the file (written, so that
 // kill -9 keeps it) and the act may follow. When Decide returns an error the
-// plane refuses the request with the code journal_unavailable. What came of
+// plane refuses the request, with the code that [CodeOf] gives. What came of
 // the act follows by [Journal.Outcome], which may ride with a later write.
 //
 // # Files

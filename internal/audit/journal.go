@@ -27,15 +27,23 @@ type Options struct {
 	FileBytes int64            // a file of this size gets no more records; 0: 64 MiB
 	Denials   int              // records of denials that an identity gets a second, see [Summary]; 0: 100, negative: no bound
 	Mode      fs.FileMode      // of new files; 0: 0640
+
+	// AgentBytes is how many bytes of records an agent may write at once, and
+	// AgentFlow how many of them it gets back in a second: beyond, what it asks
+	// for is refused, see [ErrQuota]. 0: 1 GiB and 256 KiB; a negative AgentFlow:
+	// no bound.
+	AgentBytes, AgentFlow int64
 }
 
 const (
-	defaultFileBytes = 64 << 20
-	defaultDenials   = 100
-	flushAfter       = 200 * time.Millisecond // longest time that an outcome waits for company
-	flushBytes       = 256 << 10              // and most bytes
-	syncEvery        = time.Second
-	keepBytes        = 4 << 20 // of outcomes while the journal cannot be written
+	defaultFileBytes  = 64 << 20
+	defaultDenials    = 100
+	defaultAgentBytes = 1 << 30
+	defaultAgentFlow  = 256 << 10
+	flushAfter        = 200 * time.Millisecond // longest time that an outcome waits for company
+	flushBytes        = 256 << 10              // and most bytes
+	syncEvery         = time.Second
+	keepBytes         = 4 << 20 // of outcomes while the journal cannot be written
 )
 
 // A Journal is the append-only decision log of one plane.
@@ -55,7 +63,7 @@ type Journal struct {
 	kept    *batch // outcomes and summaries, while there is a gap
 	flushes timer
 	syncs   timer
-	denials budget
+	budget  budget
 }
 
 // A batch is what one write takes.
@@ -93,7 +101,7 @@ func OpenJournal(dir string, opt Options) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{opt: opt, lock: lock, pending: new(batch), kept: new(batch), denials: newBudget(opt.Denials)}
+	j := &Journal{opt: opt, lock: lock, pending: new(batch), kept: new(batch), budget: newBudget(opt)}
 	j.done.L = &j.mu
 	j.flushes = timer{after: flushAfter, do: j.onFlush}
 	j.syncs = timer{after: syncEvery, do: j.onSync}
@@ -120,6 +128,12 @@ func (o *Options) defaults() {
 	}
 	if o.Denials == 0 {
 		o.Denials = defaultDenials
+	}
+	if o.AgentBytes == 0 {
+		o.AgentBytes = defaultAgentBytes
+	}
+	if o.AgentFlow == 0 {
+		o.AgentFlow = defaultAgentFlow
 	}
 	if o.Mode == 0 {
 		o.Mode = 0o640
@@ -163,8 +177,8 @@ func (j *Journal) start() error {
 
 // Decide writes d. When it returns nil, the record is in the file, and d.Seq
 // is its number; a denial beyond the record budget is counted instead and
-// leaves d.Seq 0. After an error the caller must refuse, with the code
-// journal_unavailable. A zero d.Time and an empty d.Plane are filled in.
+// leaves d.Seq 0. After an error the caller must refuse, with the code that
+// [CodeOf] gives. A zero d.Time and an empty d.Plane are filled in.
 func (j *Journal) Decide(d *Decision) error {
 	if d.Time.IsZero() {
 		d.Time = j.opt.Now()
@@ -178,13 +192,17 @@ func (j *Journal) Decide(d *Decision) error {
 	if j.closed {
 		return ErrClosed
 	}
-	if d.Verdict == verdict.Deny && !j.denials.take(d) {
+	switch denied := d.Verdict == verdict.Deny; {
+	case denied && !j.budget.take(d):
 		j.syncs.arm()
 		return nil
+	case !denied && !j.budget.open(d.Agent, d.Time):
+		return ErrQuota
 	}
 	b := j.pending
-	at := len(b.records)
+	at, before := len(b.records), len(b.bodies)
 	b.add(j.enc.decision(b.bodies, d), decisionRecord)
+	j.budget.spend(d.Agent, d.Time, len(b.bodies)-before)
 	if err := j.commit(b); err != nil {
 		return err
 	}
@@ -210,7 +228,9 @@ func (j *Journal) Outcome(o *Outcome) error {
 		return ErrClosed
 	}
 	b := j.pending
+	before := len(b.bodies)
 	b.add(j.enc.outcome(b.bodies, o), keptRecord)
+	j.budget.spend(o.Agent, o.Time, len(b.bodies)-before)
 	switch {
 	case j.gap != nil:
 		j.keep(b)
@@ -389,7 +409,7 @@ func (j *Journal) onSync() {
 // summaries adds the summaries that are due to the pending batch.
 func (j *Journal) summaries() {
 	now := j.opt.Now()
-	for _, s := range j.denials.due() {
+	for _, s := range j.budget.due() {
 		s.Time, s.Plane = now, j.opt.Plane
 		j.pending.add(j.enc.summary(j.pending.bodies, s), keptRecord)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -402,4 +403,56 @@ func TestNewestReadsOnlyTheEnds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNoAgentFillsTheDisk: what an agent asks for beyond its share is refused,
+// allowed or not, and costs the others nothing.
+func TestNoAgentFillsTheDisk(t *testing.T) {
+	dir := t.TempDir()
+	now := start
+	j := open(t, dir, Options{AgentBytes: 20_000, AgentFlow: 1000, Now: func() time.Time { return now }})
+	ask := func(agent string, v verdict.Effect) (*Decision, error) {
+		d := testDecision("r-x")
+		d.Agent, d.Time, d.Verdict, d.Path = agent, now, v, "/"+strings.Repeat("x", 1000)
+		return d, j.Decide(d)
+	}
+	asked := 0
+	for ; ; asked++ {
+		if _, err := ask("dev", verdict.Allow); err != nil {
+			if !errors.Is(err, ErrQuota) || CodeOf(err) != codes.AuditQuota {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if asked < 10 || asked > 20 {
+		t.Errorf("%d records of more than 1000 bytes fit into 20000", asked)
+	}
+	if d, err := ask("dev", verdict.Deny); err != nil || d.Seq != 0 {
+		t.Errorf("a denial beyond the share: number %d, %v", d.Seq, err)
+	}
+	o := testOutcome("r-x")
+	if err := j.Outcome(o); err != nil {
+		t.Errorf("an outcome: %v", err)
+	}
+	for _, v := range []verdict.Effect{verdict.Allow, verdict.Deny} {
+		if d, err := ask("other", v); err != nil || d.Seq == 0 {
+			t.Errorf("another agent, %v: number %d, %v", v, d.Seq, err)
+		}
+	}
+	for range 3000 { // in steps that are less than a byte each
+		now = now.Add(time.Millisecond / 2)
+		j.mu.Lock()
+		j.budget.open("dev", now)
+		j.mu.Unlock()
+	}
+	for i := range 2 {
+		if _, err := ask("dev", verdict.Allow); (err != nil) != (i > 0) {
+			t.Errorf("request %d after a while: %v", i, err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	verified(t, dir)
 }

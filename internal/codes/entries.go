@@ -160,8 +160,8 @@ func limitEntries() []Entry {
 			Agent: "Send less, and more slowly. Do not repeat what was refused.", Operator: showRecord},
 		{Code: ConcurrencyExceeded, Meaning: "This agent has as many connections or requests open as it may.", Status: 429,
 			Agent: "Finish what is open before you open more. Do not repeat what was refused.", Operator: showRecord},
-		{Code: AuditQuota, Meaning: "This agent was refused so often that further refusals are recorded in sum only.", Status: 429,
-			Agent: "Stop repeating refused requests. " + askOperator, Operator: showRecord + " Look at what the agent is trying."},
+		{Code: AuditQuota, Meaning: "This agent has asked for so much that its share of the record, which grows again with time, is used up.", Status: 429,
+			Agent: "Send less, and more slowly. " + askOperator, Operator: showRecord + " Look at what the agent is doing."},
 	}
 }
 

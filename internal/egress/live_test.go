@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"bawn/internal/audit"
 	"bawn/internal/codes"
 	"bawn/internal/netplan"
 	"bawn/internal/verdict"
@@ -145,10 +146,16 @@ func TestI10SpliceMustBeInspected(t *testing.T) {
 func TestI7JournalFirst(t *testing.T) {
 	r := newRig(t, basic)
 	r.upstream(apiHost, apiAddr, 443, echo)
-	r.journal.fail = errors.New("no space left")
-	res, err := r.client(r.listen(netplan.Explicit)).Get("https://api.example.com/v1/a")
-	must(t, err)
-	wantDenial(t, res, 503, codes.JournalUnavailable)
+	client := r.client(r.listen(netplan.Explicit))
+	for code, fault := range map[codes.Code]error{
+		codes.JournalUnavailable: errors.New("no space left"),
+		codes.AuditQuota:         fmt.Errorf("writing: %w", audit.ErrQuota),
+	} {
+		r.journal.fail = fault
+		res, err := client.Get("https://api.example.com/v1/a")
+		must(t, err)
+		wantDenial(t, res, codes.StatusOf(code), code)
+	}
 	if r.net.lookups()+r.net.dials() != 0 {
 		t.Error("asked or dialled")
 	}

@@ -4,6 +4,8 @@
 package egress
 
 import (
+	"errors"
+
 	"bawn/internal/audit"
 	"bawn/internal/codes"
 	"bawn/internal/verdict"
@@ -15,7 +17,7 @@ func (x *exchange) record(v verdict.Verdict) error {
 	r.Host, r.Port = x.host.String(), x.port
 	r.Verdict, r.Code, r.Stage, r.Rule, r.Detail = v.Effect, v.Why(), v.Stage, v.Rule, v.Detail
 	err := x.c.s.cfg.Recorder.Decide(r)
-	if err != nil {
+	if err != nil && !errors.Is(err, audit.ErrQuota) {
 		x.c.s.cfg.Log.Error("decision cannot be put on record", "agent", r.Agent, "request", r.Request, "error", err)
 	}
 	return err
@@ -26,7 +28,7 @@ func (x *exchange) record(v verdict.Verdict) error {
 // to be judged again.
 func (x *exchange) commit(revision uint64) (v verdict.Verdict, again bool) {
 	if err := x.record(x.d.Verdict); err != nil {
-		return verdict.Refuse("journal", codes.JournalUnavailable, err.Error()), false
+		return verdict.Refuse("journal", audit.CodeOf(err), err.Error()), false
 	}
 	x.decided = true
 	x.c.s.stage("journaled")

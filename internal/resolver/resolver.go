@@ -135,8 +135,13 @@ func (s *Server) answer(src Source, q *dnswire.Query) []byte {
 		d.Detail = address.String()
 	}
 	if err := s.cfg.Recorder.Decide(d); err != nil {
-		s.cfg.Log.Error("query refused: it cannot be recorded", "agent", src.Identity.Agent, "err", err)
-		return q.Refuse(codes.JournalUnavailable)
+		code := audit.CodeOf(err)
+		if code == codes.AuditQuota {
+			s.refuse(src, verdict.Refuse(stage, code, err.Error()))
+		} else {
+			s.cfg.Log.Error("query refused: it cannot be recorded", "agent", src.Identity.Agent, "err", err)
+		}
+		return q.Refuse(code)
 	}
 	if !v.Allowed() {
 		return q.Refuse(v.Why())

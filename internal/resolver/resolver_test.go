@@ -253,12 +253,17 @@ func TestRecordTellsWhatWasAsked(t *testing.T) {
 // TestI7NoRecordNoAnswer: a query that cannot be recorded is refused, allowed or
 // not.
 func TestI7NoRecordNoAnswer(t *testing.T) {
-	for _, name := range []string{"ok.example.", "evil.example."} {
-		d := newDesk(t)
-		d.fail = errors.New("disk full")
-		got := read(t, d.server(resolver.Limits{}).Answer(resolver.Source{Identity: who}, query(name, typeA, 1)))
-		if got.rcode != refused || got.answer != "" || got.ede != string(codes.JournalUnavailable) {
-			t.Errorf("%s: %+v", name, got)
+	for code, fault := range map[codes.Code]error{
+		codes.JournalUnavailable: errors.New("disk full"),
+		codes.AuditQuota:         audit.ErrQuota,
+	} {
+		for _, name := range []string{"ok.example.", "evil.example."} {
+			d := newDesk(t)
+			d.fail = fault
+			got := read(t, d.server(resolver.Limits{}).Answer(resolver.Source{Identity: who}, query(name, typeA, 1)))
+			if got.rcode != refused || got.answer != "" || got.ede != string(code) {
+				t.Errorf("%s: %+v", name, got)
+			}
 		}
 	}
 }
