@@ -261,7 +261,7 @@ func TestStatusSaysWhatIsMissing(t *testing.T) {
   netd      ok
   database  FAILED  gone
   policy            none yet: everything is denied ("bawn policy apply FILE" makes the first)
-  agents            1 agent registered, 0 sessions
+  agents            1 registered, 0 sessions
 `
 	if diff := cmp.Diff(want, stdout); diff != "" || status != 1 {
 		t.Errorf("status %d (-want +got)\n%s", status, diff)

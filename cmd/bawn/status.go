@@ -59,7 +59,7 @@ func printStatus(out io.Writer, s apitype.Status) error {
 		policy = `none yet: everything is denied ("bawn policy apply FILE" makes the first)`
 	}
 	fmt.Fprintln(&b, statusRow("policy", "", policy))
-	fmt.Fprintln(&b, statusRow("agents", "", fmt.Sprintf("%s registered, %s", count(s.Agents, "agent"), count(len(s.Sessions), "session"))))
+	fmt.Fprintln(&b, statusRow("agents", "", fmt.Sprintf("%d registered, %s", s.Agents, count(len(s.Sessions), "session"))))
 	for _, x := range s.Sessions {
 		fmt.Fprintf(&b, "    %s  slot %d, %s, since %s: agent %s, user %s: %s\n", x.Session, x.Slot, x.Placement, clock(x.Started), x.Agent, termfilter.Line(x.User), termfilter.Line(strings.Join(x.Argv, " ")))
 	}
