@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -37,6 +38,29 @@ func openDir(dir string) (apitype.Directory, *os.File, error) {
 		return apitype.Directory{}, nil, err
 	}
 	return apitype.Directory{Path: abs}, f, nil
+}
+
+// openRepo opens what git clones from: of a checkout its .git directory, and
+// nothing of what lies beside it. The clone has what was committed; a file with
+// tokens that was not is none of the agent's business.
+func openRepo(dir string) (apitype.Directory, *os.File, error) {
+	d, top, err := openDir(dir)
+	if err != nil {
+		return d, nil, err
+	}
+	if err := isRepo(d.Path); err != nil {
+		top.Close()
+		return d, nil, err
+	}
+	inner, err := os.OpenFile(filepath.Join(d.Path, ".git"), os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return d, top, nil // a bare one
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		err = fmt.Errorf("%s: its .git leads to another directory, as in a worktree or a submodule: name the repository that it belongs to", d.Path)
+	}
+	top.Close()
+	return d, inner, err
 }
 
 // notHome refuses the operator's home, or what holds it, as a workspace: what an

@@ -66,3 +66,39 @@ func TestOnlyTheTopOfARepositoryIsCloned(t *testing.T) {
 		}
 	}
 }
+
+// TestOfACheckoutOnlyWhatIsCommittedIsLent: git needs the .git directory, and
+// what lies beside it stays outside.
+func TestOfACheckoutOnlyWhatIsCommittedIsLent(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"repo/.git", "bare.git/objects", "bare.git/refs", "linked"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "bare.git/HEAD"), "ref: refs/heads/main\n")
+	if err := os.Mkdir(filepath.Join(dir, "worktree"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "worktree/.git"), "gitdir: "+dir+"/repo/.git/worktrees/w\n")
+	if err := os.Symlink("../repo/.git", filepath.Join(dir, "linked/.git")); err != nil {
+		t.Fatal(err)
+	}
+	for name, lent := range map[string]string{"repo": "repo/.git", "bare.git": "bare.git", "worktree": "", "linked": ""} {
+		d, f, err := openRepo(filepath.Join(dir, name))
+		if lent == "" {
+			if err == nil || !strings.Contains(err.Error(), "leads to another directory") {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !same(f.Name(), filepath.Join(dir, lent)) || d.Path != filepath.Join(dir, name) {
+			t.Errorf("%s: lent is %s as %s", name, f.Name(), d.Path)
+		}
+		f.Close()
+	}
+}

@@ -167,8 +167,7 @@ func (f runFlags) start(argv []string) (s apitype.StartSession, files []*os.File
 		}
 		s.Env = append(s.Env, kv)
 	}
-	open := func(dir string) (*apitype.Directory, error) {
-		d, file, err := openDir(dir)
+	take := func(d apitype.Directory, file *os.File, err error) (*apitype.Directory, error) {
 		if err != nil {
 			return nil, err
 		}
@@ -177,7 +176,7 @@ func (f runFlags) start(argv []string) (s apitype.StartSession, files []*os.File
 		return &d, nil
 	}
 	if f.work != "" {
-		if s.Work, err = open(f.work); err == nil {
+		if s.Work, err = take(openDir(f.work)); err == nil {
 			err = notHome(s.Work.Path)
 		}
 		if err != nil {
@@ -185,15 +184,12 @@ func (f runFlags) start(argv []string) (s apitype.StartSession, files []*os.File
 		}
 	}
 	if f.repo != "" {
-		if s.Repo, err = open(f.repo); err == nil {
-			err = isRepo(s.Repo.Path)
-		}
-		if err != nil {
+		if s.Repo, err = take(openRepo(f.repo)); err != nil {
 			return s, files, fmt.Errorf("run: --repo: %w", err)
 		}
 	}
 	for _, l := range f.lends {
-		d, err := open(l)
+		d, err := take(openDir(l))
 		if err != nil {
 			return s, files, fmt.Errorf("run: --lend: %w", err)
 		}

@@ -57,11 +57,15 @@ func TestWorkIsTheOperators(t *testing.T) {
 
 func TestRepoIsCloned(t *testing.T) {
 	h := boot(t)
-	h.asOperator(t, `git init -q repo && cd repo && git config user.email o@example.com && git config user.name O && echo one >file && git add file && git commit -qm one`)
+	h.asOperator(t, `git init -q repo && cd repo && git config user.email o@example.com && git config user.name O && echo one >file && git add file && git commit -qm one && echo token >.env && chmod 600 .env`)
 	r := finish(t, h.Command(t.Context(), "run", "--agent", "dev", "--repo", "/home/oper/repo", "--", "sh", "-c",
 		"pwd; cat file; printf '#!/bin/sh\\ntouch /tmp/pwned\\n' >.git/hooks/post-checkout; chmod +x .git/hooks/post-checkout; git log --format=%s"))
 	if r.status != 0 || !strings.Contains(r.out, "\none\none\n") {
 		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
+	}
+	r = finish(t, h.Command(t.Context(), "run", "--agent", "dev", "--repo", "/home/oper/repo", "--", "sh", "-c", "find / -name .env 2>/dev/null; ls /run/bawn/repo"))
+	if !strings.Contains(r.out, "HEAD\n") || strings.Contains(r.out, ".env") || strings.Contains(r.out, "file") {
+		t.Errorf("what was not committed is within reach: status %d: %s%s", r.status, r.out, r.err)
 	}
 	h.asOperator(t, "cd repo && git checkout -q -b other && test ! -e /tmp/pwned && test ! -e .git/hooks/post-checkout")
 }
