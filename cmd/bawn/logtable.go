@@ -131,7 +131,7 @@ func decisionCells(e audit.Entry) []string {
 		row[8] += " (cut: " + o.Cut + ")"
 	}
 	if o.Error != "" {
-		row[8] += " (" + o.Error + ")"
+		row[8] += " (" + strings.ReplaceAll(o.Error, "\n", "; ") + ")"
 	}
 	return row
 }
