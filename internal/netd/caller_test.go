@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"bawn/internal/ids"
+	"bawn/internal/lending"
 	"bawn/internal/netd/netdapi"
 	"bawn/internal/netplan"
 )
@@ -237,8 +238,8 @@ func TestSystemDirectoriesAreNotLent(t *testing.T) {
 	}
 }
 
-// TestI9OperatorsLendWhatIsTheirs: whose files an agent gets is what the kernel
-// says of a socket, not what admin says.
+// TestI9OperatorsLendWhatIsTheirs: whose files an agent gets, and which, is what
+// the kernel says of a socket and keeps in it, not what admin says.
 func TestI9OperatorsLendWhatIsTheirs(t *testing.T) {
 	r, c, _ := withAgent(t)
 	dir, err := os.Open(t.TempDir())
@@ -246,7 +247,13 @@ func TestI9OperatorsLendWhatIsTheirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
+	other, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
 	const operator, stranger = 4711, 4712
+	whole, look, elsewhere := loanOf(t, dir, true), loanOf(t, dir, false), loanOf(t, other, true)
 	try := func(owner uint32, proof *os.File) error {
 		spec := r.spec("/bin/true")
 		spec.Work = &netdapi.Mount{FD: 0, Path: "/project", OwnerUID: owner}
@@ -268,13 +275,21 @@ func TestI9OperatorsLendWhatIsTheirs(t *testing.T) {
 	if err := try(operator, dir); code(err) != netdapi.CodeBadRequest {
 		t.Errorf("a directory for a proof: %v", err)
 	}
-	if err := try(operator, socketOf(t, operator, stranger)); code(err) != netdapi.CodeNotPermitted {
+	if err := try(operator, signedBy(t, operator, stranger, whole)); code(err) != netdapi.CodeNotPermitted {
 		t.Errorf("somebody outside the group: %v", err)
 	}
-	if err := try(stranger, socketOf(t, operator, operatorGID)); code(err) != netdapi.CodeNotPermitted {
+	if err := try(stranger, signedBy(t, operator, operatorGID, whole)); code(err) != netdapi.CodeNotPermitted {
 		t.Errorf("another's files: %v", err)
 	}
-	if err := try(operator, socketOf(t, operator, operatorGID)); err != nil {
+	for name, loans := range map[string][]lending.Loan{"nothing": nil, "another directory": {elsewhere}, "it to be read": {elsewhere, look}} {
+		if err := try(operator, signedBy(t, operator, operatorGID, loans...)); code(err) != netdapi.CodeNotPermitted {
+			t.Errorf("an operator who lent %s: %v", name, err)
+		}
+		if err := try(0, signedBy(t, 0, 0, loans...)); code(err) != netdapi.CodeNotPermitted {
+			t.Errorf("root who lent %s: %v", name, err)
+		}
+	}
+	if err := try(operator, signedBy(t, operator, operatorGID, elsewhere, whole)); err != nil {
 		t.Errorf("an operator's own: %v", err)
 	}
 }

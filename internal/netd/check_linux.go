@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bawn/internal/ids"
+	"bawn/internal/lending"
 	"bawn/internal/netd/netdapi"
 	"bawn/internal/netplan"
 	"bawn/internal/peercred"
@@ -70,7 +71,7 @@ func (s *Server) checkMounts(spec *netdapi.StartSpec, files []*os.File) error {
 		}
 	}
 	used := map[int]bool{}
-	operator, err := s.operator(spec, files, len(mounts))
+	operator, loans, err := s.operator(spec, files, len(mounts))
 	if err != nil {
 		return err
 	}
@@ -85,39 +86,56 @@ func (s *Server) checkMounts(spec *netdapi.StartSpec, files []*os.File) error {
 			return netdapi.Errorf(netdapi.CodeBadRequest, "starting session: directory %s: descriptor %d is not its own", m.Path, m.FD)
 		}
 		used[m.FD] = true
-		if netplan.IsAgentUID(m.OwnerUID) {
-			return netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: directory %s: its owner, uid %d, is an agent", m.Path, m.OwnerUID)
-		}
-		if operator != 0 && operator != m.OwnerUID {
-			return netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: directory %s: uid %d asks, and cannot lend what is uid %d's", m.Path, operator, m.OwnerUID)
-		}
-		if err := s.checkLendable(files[m.FD]); err != nil {
+		write := spec.Work != nil && m.FD == spec.Work.FD
+		if err := s.checkMount(m, operator, loans, files[m.FD], write); err != nil {
 			return netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: directory %s: %v", m.Path, err)
 		}
 	}
 	return nil
 }
 
-// operator finds the account that stands behind the directories: the kernel
-// names it on the socket that came along.
-func (s *Server) operator(spec *netdapi.StartSpec, files []*os.File, mounts int) (uint32, error) {
+func (s *Server) checkMount(m netdapi.Mount, operator uint32, loans []lending.Loan, dir *os.File, write bool) error {
+	if netplan.IsAgentUID(m.OwnerUID) {
+		return fmt.Errorf("its owner, uid %d, is an agent", m.OwnerUID)
+	}
+	if operator != 0 && operator != m.OwnerUID {
+		return fmt.Errorf("uid %d asks, and cannot lend what is uid %d's", operator, m.OwnerUID)
+	}
+	want, err := lending.Of(dir, write)
+	if err != nil {
+		return err
+	}
+	if !lending.Covers(loans, want) {
+		return fmt.Errorf("uid %d has not lent it, or not for this", operator)
+	}
+	return s.checkLendable(dir)
+}
+
+// operator finds the account that stands behind the directories, and which it
+// has lent: the kernel names the one on the socket that came along, and keeps
+// the other in it.
+func (s *Server) operator(spec *netdapi.StartSpec, files []*os.File, mounts int) (uint32, []lending.Loan, error) {
 	if spec.Operator == nil {
 		if mounts > 0 {
-			return 0, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: directories need the operator's socket")
+			return 0, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: directories need the operator's socket")
 		}
-		return 0, nil
+		return 0, nil, nil
 	}
 	if n := *spec.Operator; n < 0 || n >= len(files) {
-		return 0, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket is descriptor %d of %d", n, len(files))
+		return 0, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket is descriptor %d of %d", n, len(files))
 	}
 	peer, err := peercred.OfFile(files[*spec.Operator])
 	if err != nil {
-		return 0, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket: %v", err)
+		return 0, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket: %v", err)
 	}
 	if peer.UID != 0 && !peer.InGroup(s.o.OperatorGID) {
-		return 0, netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: uid %d is no operator", peer.UID)
+		return 0, nil, netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: uid %d is no operator", peer.UID)
 	}
-	return peer.UID, nil
+	loans, err := lending.Read(files[*spec.Operator])
+	if err != nil {
+		return 0, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket: %v", err)
+	}
+	return peer.UID, loans, nil
 }
 
 // A place is a directory as the kernel knows it, whatever its path.

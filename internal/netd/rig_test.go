@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bawn/internal/ids"
+	"bawn/internal/lending"
 	"bawn/internal/netd"
 	"bawn/internal/netd/netdapi"
 	"bawn/internal/netkern"
@@ -329,24 +330,32 @@ func lent(t *testing.T, spec *netdapi.StartSpec, files ...*os.File) []*os.File {
 	t.Helper()
 	n := len(files)
 	spec.Operator = &n
-	return append(files, socketOf(t, 0, 0))
+	loans := make([]lending.Loan, n)
+	for i, f := range files {
+		loans[i] = loanOf(t, f, spec.Work != nil && i == spec.Work.FD)
+	}
+	return append(files, signedBy(t, 0, 0, loans...))
 }
 
-// socketOf makes a socket pair as uid and gid and returns one end.
-func socketOf(t *testing.T, uid, gid int) *os.File {
+func loanOf(t *testing.T, f *os.File, write bool) lending.Loan {
+	t.Helper()
+	l, err := lending.Of(f, write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// signedBy signs loans as uid and gid.
+func signedBy(t *testing.T, uid, gid int, loans ...lending.Loan) *os.File {
 	t.Helper()
 	made := make(chan *os.File)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread's account ends with it
 		unix.RawSyscall(unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid))
 		unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid))
-		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			made <- nil
-			return
-		}
-		unix.Close(fds[1])
-		made <- os.NewFile(uintptr(fds[0]), "proof")
+		f, _ := lending.Sign(loans)
+		made <- f
 	}()
 	f := <-made
 	if f == nil {
