@@ -51,6 +51,10 @@ func clients() []client {
 			name: "node undici", host: n.API, line: "node /opt/clients/undici.mjs " + url, check: echoed,
 			version: `sed -n 's/.*"version": "\(.*\)".*/\1/p' /opt/clients/node_modules/undici/package.json`,
 		},
+		{
+			name: "node fetch", version: "/opt/node24 --version", host: n.API, check: echoed,
+			line: "/opt/node24 -e 'fetch(process.argv[1]).then(r => r.text()).then(console.log)' " + url,
+		},
 		{name: "python urllib", version: "/usr/bin/python3 --version | cut -d' ' -f2", host: n.API, line: "/usr/bin/python3 /opt/clients/urllib_client.py " + url, check: echoed},
 		{name: "go net/http", version: "/opt/clients/goclient.bin -version", host: n.API, line: "/opt/clients/goclient.bin " + url, check: echoed},
 		{
@@ -176,6 +180,7 @@ func TestClientsWithoutBawn(t *testing.T) {
 	roottest.Require(t)
 	h := &host{w: world.New(t)}
 	h.clients(t)
+	h.node24(t)
 	if err := h.w.Host.AddUser(t.Context(), operator.Account); err != nil {
 		t.Fatal(err)
 	}
@@ -196,6 +201,7 @@ func TestClientsWithoutBawn(t *testing.T) {
 func TestClients(t *testing.T) {
 	h := boot(t)
 	h.clients(t)
+	h.node24(t)
 	var table strings.Builder
 	const row = "%-28s | %-8s | %-11s | %s\n"
 	fmt.Fprintf(&table, "\n"+row, "client", "explicit", "transparent", "uid")

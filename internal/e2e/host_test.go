@@ -115,11 +115,17 @@ func (h *host) clients(t *testing.T) {
 	if err := os.CopyFS(h.w.Host.File("/opt/clients"), os.DirFS(built.clients(t))); err != nil {
 		t.Fatal(err)
 	}
-	// CopyFS keeps no execute bit of what was built.
-	for _, name := range []string{"goclient.bin", "rawclient.bin"} {
-		if err := os.Chmod(h.w.Host.File("/opt/clients/"+name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+}
+
+// node24 puts a newer Node at /opt/node24.
+func (h *host) node24(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(built.node24(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.w.Host.File("/opt/node24"), text, 0o755); err != nil {
+		t.Fatal(err)
 	}
 }
 

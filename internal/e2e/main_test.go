@@ -101,24 +101,44 @@ func (f *fixtures) clients(t *testing.T) string {
 	})
 }
 
-// undici installs the package with the machine's own settings of npm into a
-// cache that later runs find again, and copies it.
+// undici adds the package to a directory.
 func undici(to string) error {
-	cache, err := os.UserCacheDir()
+	from, err := installed(undiciVersion)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(cache, "bawn-e2e", strings.ReplaceAll(undiciVersion, "@", "-"))
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "undici", "package.json")); err != nil {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		cmd := exec.Command("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", dir, undiciVersion)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("npm install %s: %w: %s", undiciVersion, err, out)
-		}
+	return os.CopyFS(filepath.Join(to, "node_modules"), os.DirFS(filepath.Join(from, "node_modules")))
+}
+
+// node24 is the program of a Node that reads proxy variables by itself.
+func (f *fixtures) node24(t *testing.T) string {
+	t.Helper()
+	dir, err := installed("node@24")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return os.CopyFS(filepath.Join(to, "node_modules"), os.DirFS(filepath.Join(dir, "node_modules")))
+	return filepath.Join(dir, "node_modules", "node", "bin", "node")
+}
+
+// installed gives a directory with the package, installed with the machine's
+// own settings of npm into a cache that later runs find again.
+func installed(what string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "bawn-e2e", strings.ReplaceAll(what, "@", "-"))
+	if _, err := os.Stat(filepath.Join(dir, "whole")); err == nil {
+		return dir, nil
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", dir, what)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm install %s: %w: %s", what, err, out)
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "whole"), nil, 0o644)
 }
 
 func goBuild(to, what string, flags ...string) error {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bawn/internal/world/operator"
 )
 
 // TestLend runs a tool that lies in the operator's home, where an agent's
@@ -109,4 +111,40 @@ func TestPublish(t *testing.T) {
 	})
 	cancel()
 	_ = cmd.Wait()
+}
+
+// TestTerminal runs a session in a terminal, as a person does: script(1) is
+// the person's terminal. What an agent prints must not command it.
+func TestTerminal(t *testing.T) {
+	h := boot(t)
+	for placement, agent := range placements() {
+		inside := `tty; stty size; printf 'before\033]52;c;c2VjcmV0\007\033P+q544e\033\\after\033[31mred\033[0m\n'; exit 9`
+		line := "stty rows 33 cols 77; " + operator.Binary + " run --agent " + agent + ` -- sh -c "$INSIDE"; echo status $?`
+		cmd := h.w.Host.CommandAs(t.Context(), operator.Account, "script", "-qec", line, "/dev/null")
+		cmd.Env = append(cmd.Env, "INSIDE="+inside)
+		out, err := cmd.CombinedOutput()
+		text := strings.ReplaceAll(string(out), "\r\n", "\n")
+		if err != nil || !strings.Contains(text, "/dev/pts/") || !strings.Contains(text, "\n33 77\n") || !strings.HasSuffix(text, "\nstatus 9\n") {
+			t.Errorf("%s: %v: %q", placement, err, text)
+		}
+		if strings.Contains(text, "]52") || strings.Contains(text, "+q544e") || !strings.Contains(text, "\x1b[31mred") || !strings.Contains(text, "after") {
+			t.Errorf("%s: not filtered as it should be: %q", placement, text)
+		}
+	}
+}
+
+// TestAnotherRoot runs an installation that lies below a directory.
+func TestAnotherRoot(t *testing.T) {
+	h := bootWith(t, operator.Options{Binary: built.bawn(t), Root: "/var/elsewhere"})
+	h.agents(t)
+	h.apply(t, usual)
+	for placement, agent := range placements() {
+		if status, code := h.curl(t, agent, "https://"+h.w.Names.API+"/"+token()); status != "200" {
+			t.Errorf("%s: %s %s", placement, status, code)
+		}
+	}
+	if out := h.root(t, "ls -d /etc/bawn /var/lib/bawn /run/bawn 2>/dev/null; true").out; out != "" {
+		t.Errorf("made outside of the root: %s", out)
+	}
+	h.leavesNothing(t)
 }
