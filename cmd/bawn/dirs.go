@@ -13,17 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bawn/internal/apitype"
+	"bawn/internal/lending"
 )
 
-// prove makes a socket on which the kernel names this process's account, for
-// whoever it is handed to.
-func prove() (*os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("making a socket: %w", err)
+// prove signs for the directories that are lent; work says which of them is the
+// workspace, if any.
+func prove(dirs []*os.File, work *apitype.Directory) (*os.File, error) {
+	loans := make([]lending.Loan, len(dirs))
+	for i, d := range dirs {
+		var err error
+		if loans[i], err = lending.Of(d, work != nil && i == work.File); err != nil {
+			return nil, err
+		}
 	}
-	unix.Close(fds[1])
-	return os.NewFile(uintptr(fds[0]), "proof"), nil
+	return lending.Sign(loans)
 }
 
 // openDir opens a directory as the operator: that it can be opened is the

@@ -198,7 +198,7 @@ func (f runFlags) start(argv []string) (s apitype.StartSession, files []*os.File
 	if len(files) == 0 {
 		return s, files, nil
 	}
-	proof, err := prove()
+	proof, err := prove(files, s.Work)
 	if err != nil {
 		return s, files, err
 	}

@@ -38,7 +38,7 @@ type StartSession struct {
 	Work      *Directory    `json:"work,omitempty"`
 	Repo      *Directory    `json:"repo,omitempty"`
 	Lends     []Directory   `json:"lends,omitempty"`
-	Proof     *int          `json:"proof,omitempty"` // place of a socket pair's end that the caller made; needed with any directory
+	Proof     *int          `json:"proof,omitempty"` // place of what package lending signs; needed with any directory
 	Ports     []uint16      `json:"ports,omitempty"` // ports of the agent that Dial may ask for
 }
 
