@@ -1,0 +1,45 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"bawn/internal/config"
+)
+
+// TestThePageShowsEveryKeyWithItsDefault reads the example of
+// docs/configuration.md.
+func TestThePageShowsEveryKeyWithItsDefault(t *testing.T) {
+	page, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, ok := strings.Cut(after, "```")
+	if !ok {
+		t.Fatal("no example")
+	}
+	got, err := config.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Resolvers = []string{}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-default +page\n%s", diff)
+	}
+	for _, section := range []reflect.Type{reflect.TypeFor[config.Config](), reflect.TypeFor[config.Limits]()} {
+		for i := range section.NumField() {
+			if key := section.Field(i).Tag.Get("yaml"); !strings.Contains(text, key+":") {
+				t.Errorf("key %s is not shown", key)
+			}
+		}
+	}
+}
