@@ -106,6 +106,9 @@ func (r rule) judge(placement ids.Placement, tries []Try) apitype.DoctorLine {
 	default:
 		line.OK = true
 		line.Detail = fmt.Sprintf("%d tries, %s", len(tries), r.word())
+		if len(tries) == 1 {
+			line.Detail = "1 try, " + r.word()
+		}
 	}
 	return line
 }
