@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ func findCgroups(name string) ([]cgroupMount, error) {
 		m := cgroupMount{Point: w[1], Kind: w[2]}
 		m.Dir = filepath.Join(m.Point, name)
 		if m.Kind == "cgroup" {
-			m.Opts = controllers(w[3])
+			m.Opts = hierarchy(w[3])
 			m.Dir = filepath.Join(m.Point, own[m.Opts], name)
 		}
 		m.Procs = m.Dir
@@ -60,8 +61,8 @@ func findCgroups(name string) ([]cgroupMount, error) {
 	return out, nil
 }
 
-// controllers picks out of mount options what names a hierarchy.
-func controllers(opts string) string {
+// hierarchy picks out of mount options what names a hierarchy.
+func hierarchy(opts string) string {
 	plain := map[string]bool{
 		"rw": true, "ro": true, "nosuid": true, "nodev": true, "noexec": true, "relatime": true, "noatime": true,
 		"xattr": true, "clone_children": true, "noprefix": true, "seclabel": true,
@@ -90,16 +91,20 @@ func ownCgroups() (map[string]string, error) {
 	return own, nil
 }
 
-// makeCgroups makes the world's directory in each hierarchy and sets Procs.
+// makeCgroups makes the world's directory in each hierarchy and sets Procs. In
+// version 2 that is one step below, where there are controllers to pass on.
 func makeCgroups(mounts []cgroupMount) error {
 	for i := range mounts {
 		m := &mounts[i]
 		if err := os.Mkdir(m.Dir, 0o755); err != nil {
 			return fmt.Errorf("making cgroup: %w", err)
 		}
-		if m.Kind == "cgroup2" {
-			if err := passOn(m); err != nil {
-				return err
+		if all, err := m.controllers(); err != nil {
+			return err
+		} else if len(all) > 0 {
+			m.Procs = filepath.Join(m.Dir, "init")
+			if err := os.Mkdir(m.Procs, 0o755); err != nil {
+				return fmt.Errorf("making cgroup: %w", err)
 			}
 		}
 		if strings.Contains(m.Opts, "cpuset") { // empty sets take no process
@@ -117,24 +122,38 @@ func makeCgroups(mounts []cgroupMount) error {
 	return nil
 }
 
-// passOn lets the groups that the host makes have every controller there is.
-// The host's own processes must then live one step below.
-func passOn(m *cgroupMount) error {
+// controllers lists what a version 2 hierarchy has to pass on.
+func (m *cgroupMount) controllers() ([]string, error) {
+	if m.Kind != "cgroup2" {
+		return nil, nil
+	}
 	text, err := os.ReadFile(filepath.Join(m.Dir, "cgroup.controllers"))
 	if err != nil {
-		return fmt.Errorf("reading controllers: %w", err)
+		return nil, fmt.Errorf("reading controllers: %w", err)
 	}
-	all := strings.Fields(string(text))
-	if len(all) == 0 {
-		return nil
-	}
-	m.Procs = filepath.Join(m.Dir, "init")
-	if err := os.Mkdir(m.Procs, 0o755); err != nil {
-		return fmt.Errorf("making cgroup: %w", err)
-	}
-	for _, c := range all {
-		if err := os.WriteFile(filepath.Join(m.Dir, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
-			return fmt.Errorf("passing controller %s on: %w", c, err)
+	return strings.Fields(string(text)), nil
+}
+
+// passOn moves the host's first process to where its processes belong and lets
+// the groups that the host makes have every controller there is. Before, the
+// process had to be in the directory that is the root of its view; after, no
+// process may be.
+func passOn(mounts []cgroupMount, pid int) error {
+	for _, m := range mounts {
+		all, err := m.controllers()
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(m.Procs, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+			return fmt.Errorf("moving the host's first process: %w", err)
+		}
+		for _, c := range all {
+			if err := os.WriteFile(filepath.Join(m.Dir, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
+				return fmt.Errorf("passing controller %s on: %w", c, err)
+			}
 		}
 	}
 	return nil

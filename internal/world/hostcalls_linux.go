@@ -38,6 +38,9 @@ func reap() {
 // idmapped mounts of tmpfs need a newer kernel than many hosts have.
 var fresh = []string{"home", "opt", "var"}
 
+// Ping says that the process runs.
+func (h *HostCalls) Ping(None, *None) error { return nil }
+
 // Mounts gives the host files of its own; everything else becomes read-only.
 func (h *HostCalls) Mounts(s Setup, _ *None) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

@@ -195,6 +195,13 @@ func (w *World) configure(s Setup) error {
 		{w.internet, "Links", s}, {attacker, "Serve", s}, {lan, "Serve", s},
 		{host, "Mounts", s}, {host, "Network", None{}}, {w.internet, "Serve", s},
 	}
+	// Once it answers it has the view of cgroups that it began with.
+	if err := host.call("Ping", None{}, &None{}); err != nil {
+		return err
+	}
+	if err := passOn(w.cgroups, host.cmd.Process.Pid); err != nil {
+		return err
+	}
 	for _, step := range steps {
 		if err := step.c.call(step.method, step.args, &None{}); err != nil {
 			return err
