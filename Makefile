@@ -48,7 +48,7 @@ generate:
 
 # What the tests and the demo run besides Go. cc is for the race detector.
 need:
-	@sh scripts/need ip nft curl git node npm python3 nsenter unshare mount useradd newgidmap \
+	@sh scripts/need ip nft curl wget git node npm python3 py:h11 nsenter unshare setpriv mount useradd newgidmap \
 		update-ca-certificates openssl dig ping ps tmux script cc
 
 need-bench:
