@@ -30,8 +30,8 @@ func refusedAll(t *testing.T, outputs map[string]string) {
 	t.Helper()
 	for placement, out := range outputs {
 		for line := range strings.Lines(out) {
-			if strings.HasPrefix(line, "did: ") {
-				t.Errorf("%s: the agent %s", placement, strings.TrimPrefix(line, "did: "))
+			if after, ok := strings.CutPrefix(line, "did: "); ok {
+				t.Errorf("%s: the agent %s", placement, after)
 			}
 		}
 		if !strings.HasSuffix(out, "tried all\n") {

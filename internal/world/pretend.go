@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -42,9 +43,7 @@ type pretender struct {
 // Pretend turns every address into one server, or changes what it answers.
 func (i *Internet) Pretend(p Pretence, _ *None) error {
 	zone := map[string][]Answer{"*": {{Addrs: []string{PretendAddr}}}}
-	for name, answers := range p.Zone {
-		zone[name] = answers
-	}
+	maps.Copy(zone, p.Zone)
 	i.dns.replace(zone)
 	i.pretends.mu.Lock()
 	defer i.pretends.mu.Unlock()
