@@ -34,7 +34,8 @@ func (a *app) logCommand() *cobra.Command {
 		Long: `Show what agents asked for, what was decided and what came of it, oldest first.
 
 STATUS is the HTTP status of the answer, UP and DOWN are bytes to and from the
-server; a request that was refused has none. All fields are in --json.`,
+server. A request that was refused has none, and one that goes on or ended within
+the last second has none yet. All fields are in --json.`,
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := f.query(cmd, time.Now())

@@ -201,7 +201,7 @@ func followSize(std Streams, master *os.File) (stop func()) {
 	go func() {
 		for range changes {
 			w, err := unix.IoctlGetWinsize(int(std.Out.Fd()), unix.TIOCGWINSZ)
-			if err == nil {
+			if err == nil && w.Row > 0 && w.Col > 0 { // a size that nobody has set is none
 				unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, w)
 			}
 		}
