@@ -38,6 +38,7 @@ func TestWrongUseNamesTheThingAndTheFix(t *testing.T) {
 	}{
 		{"frobnicate", 2, `there is no command "bawn frobnicate"`, `run "bawn --help"`},
 		{"statsu", 2, `there is no command "bawn statsu", did you mean status?`, `"bawn --help"`},
+		{"help agent foo", 2, `help: there is no command "bawn agent foo"`, `"bawn --help"`},
 		{"agent foo", 2, `there is no command "bawn agent foo"`, `"bawn agent --help"`},
 		{"policy aply", 2, `there is no command "bawn policy aply", did you mean apply?`, `"bawn policy --help"`},
 		{"--bogus", 2, `unknown flag: --bogus`, `"bawn --help"`},
@@ -86,7 +87,7 @@ func TestWrongUseNamesTheThingAndTheFix(t *testing.T) {
 
 func TestGroupsAndHelpShowTheirVerbs(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"", "bawn [command]"}, {"agent", "bawn agent [command]"}, {"policy", "bawn policy [command]"}, {"run --help", "127 when"}, {"--version", "bawn version "},
+		{"", "bawn [command]"}, {"agent", "bawn agent [command]"}, {"policy", "bawn policy [command]"}, {"help agent create", "NAME --user USER"}, {"run --help", "127 when"}, {"--version", "bawn version "},
 	} {
 		status, stdout, stderr := call(t, strings.Fields(c.args)...)
 		if status != 0 || stderr != "" || !strings.Contains(stdout, c.want) {

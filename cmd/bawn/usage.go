@@ -74,6 +74,20 @@ func group(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// helpCommand is "bawn help", which refuses what it cannot explain.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND...]", Short: "Explain a command", Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return &usageError{message: fmt.Sprintf("help: there is no command %q", "bawn "+strings.Join(args, " ")), hint: `run "bawn --help"`}
+			}
+			return cmd.Help()
+		},
+	}
+}
+
 // flagError says what is wrong with a flag without the words of the library
 // that reads it.
 func flagError(cmd *cobra.Command, err error) error {
