@@ -1,6 +1,6 @@
 module bawn/bench
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/elazarl/goproxy v1.9.4
