@@ -218,6 +218,30 @@ func TestAnAgentCannotModifyProxyCertificates(t *testing.T) {
 	})
 }
 
+// TestAPublicFileThatIsALinkIsNotFollowed: admin owns the directory, and must not
+// be able to show an agent what only the host has.
+func TestAPublicFileThatIsALinkIsNotFollowed(t *testing.T) {
+	roottest.Require(t)
+	for _, name := range []string{proc.BundleFile, proc.JavaFile} {
+		state := newState(t)
+		secret := filepath.Join(t.TempDir(), "socket of a service")
+		if err := os.WriteFile(secret, []byte("reached"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		os.Remove(filepath.Join(state, "public", name))
+		if err := os.Symlink(secret, filepath.Join(state, "public", name)); err != nil {
+			t.Fatal(err)
+		}
+		c, err := proc.Start(t.Context(), spec(state, "true"), newNetns(t), nil)
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestAnAgentCannotReachTheAdminAPI(t *testing.T) {
 	inPrivateMounts(t, func() {
 		for _, p := range []string{"/run/bawn/admin.sock", "/run/bawn/netd.sock", "/opt/bawn/run/bawn/admin.sock"} {

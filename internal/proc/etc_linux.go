@@ -97,25 +97,25 @@ var javaPaths = []string{
 	"/var/lib/ca-certificates/java-cacerts",           // SUSE
 }
 
-// replace puts the public file name over each of the places that exist.
+// replace puts the public file name over each of the places that exist. The file
+// is admin's: a link in its place would be looked up on the host, and whatever it
+// leads to, a socket of the host's services for instance, shown to the agent.
 func (v *view) replace(name string, places []string) (any bool, err error) {
+	file, err := v.root.open(path.Join(PublicPath, name), false)
+	if err != nil {
+		return false, fmt.Errorf("looking at Bawn's public file: %w", err)
+	}
+	defer unix.Close(file)
 	var ours unix.Stat_t
-	if err := unix.Fstatat(int(v.root), rel(path.Join(PublicPath, name)), &ours, 0); err != nil {
-		return false, fmt.Errorf("looking at Bawn's public file %s: %w", name, err)
+	if err := unix.Fstat(file, &ours); err != nil || ours.Mode&unix.S_IFMT != unix.S_IFREG {
+		return false, errors.Join(fmt.Errorf("public file %s is not a regular file", name), err)
 	}
 	for _, p := range places {
 		at, err := v.root.open(p, true)
 		if err != nil {
 			continue // not this distribution's
 		}
-		var st unix.Stat_t
-		err = unix.Fstat(at, &st)
-		if err == nil && (st.Dev != ours.Dev || st.Ino != ours.Ino) {
-			var t tree
-			if t, err = openTree(int(v.root), rel(path.Join(PublicPath, name)), 0); err == nil {
-				err = t.attach(at)
-			}
-		}
+		err = cover(at, file, ours)
 		unix.Close(at)
 		if err != nil {
 			return false, fmt.Errorf("replacing %s: %w", p, err)
@@ -123,4 +123,21 @@ func (v *view) replace(name string, places []string) (any bool, err error) {
 		any = true
 	}
 	return any, nil
+}
+
+// cover mounts a file on the place at, unless it is there already: several
+// places may lead to one.
+func cover(at, file int, ours unix.Stat_t) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return err
+	}
+	if st.Dev == ours.Dev && st.Ino == ours.Ino {
+		return nil
+	}
+	t, err := openTree(file, "", unix.AT_EMPTY_PATH)
+	if err != nil {
+		return err
+	}
+	return t.attach(at)
 }
