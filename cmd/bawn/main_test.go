@@ -269,6 +269,22 @@ func TestStatusSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestDoctorSaysHowToMendWhatFailed(t *testing.T) {
+	root := shortDir(t)
+	fakeAdmin(t, root, map[string]http.HandlerFunc{"POST /v1/doctor": answer(200, apitype.Doctor{Lines: []apitype.DoctorLine{
+		{Placement: "netns", Check: "direct TCP", OK: true, Detail: "40 tries, none got out"},
+		{Placement: "uid", Check: "cloud metadata", Detail: "\x1b[2J got out", Fix: "mend it"},
+	}})})
+	status, stdout, _ := call(t, "--root", root, "doctor")
+	want := `ok      netns  direct TCP      40 tries, none got out
+FAILED  uid    cloud metadata  \x1b[2J got out
+        fix: mend it
+`
+	if diff := cmp.Diff(want, stdout); diff != "" || status != 1 {
+		t.Errorf("status %d (-want +got)\n%s", status, diff)
+	}
+}
+
 func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {

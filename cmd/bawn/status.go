@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -110,13 +110,21 @@ func (a *app) doctorCommand() *cobra.Command {
 	return cmd
 }
 
+// printDoctor prints a line for each check, and below one that failed how to mend
+// it.
 func printDoctor(out io.Writer, d apitype.Doctor) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	width := 0
 	for _, l := range d.Lines {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", okWord(l.OK), l.Placement, termfilter.Line(l.Check), termfilter.Line(l.Detail))
+		width = max(width, utf8.RuneCountInString(termfilter.Line(l.Check)))
+	}
+	var b strings.Builder
+	for _, l := range d.Lines {
+		row := fmt.Sprintf("%-6s  %-5s  %-*s  %s", okWord(l.OK), l.Placement, width, termfilter.Line(l.Check), termfilter.Line(l.Detail))
+		fmt.Fprintln(&b, strings.TrimRight(row, " "))
 		if !l.OK && l.Fix != "" {
-			fmt.Fprintf(w, "\t\t  fix:\t%s\n", termfilter.Line(l.Fix))
+			fmt.Fprintf(&b, "        fix: %s\n", termfilter.Line(l.Fix))
 		}
 	}
-	return w.Flush()
+	_, err := io.WriteString(out, b.String())
+	return err
 }
