@@ -43,6 +43,13 @@ func openDir(dir string) (apitype.Directory, *os.File, error) {
 	return apitype.Directory{Path: abs}, f, nil
 }
 
+// leads says where a directory that was opened really is, if a link on its way
+// leads elsewhere. In a workspace the link may be an agent's.
+func leads(dir *os.File) (to string, elsewhere bool) {
+	to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	return to, err == nil && filepath.IsAbs(to) && to != dir.Name()
+}
+
 // openRepo opens what git clones from: of a checkout its .git directory, and
 // nothing of what lies beside it. The clone has what was committed; a file with
 // tokens that was not is none of the agent's business.

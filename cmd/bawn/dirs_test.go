@@ -34,6 +34,29 @@ func TestAHomeIsNoWorkspace(t *testing.T) {
 	}
 }
 
+// TestALinkIsSaid: an agent can have put it into the workspace.
+func TestALinkIsSaid(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, link := filepath.Join(dir, "keys"), filepath.Join(dir, "project")
+	if err := os.Mkdir(keys, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("keys", link); err != nil {
+		t.Fatal(err)
+	}
+	for arg, said := range map[string]bool{link: true, keys: false} {
+		for _, flag := range []string{"--work", "--lend"} {
+			_, _, stderr := call(t, "--root", t.TempDir(), "run", flag, arg, "--", "true")
+			if strings.Contains(stderr, "bawn: "+link+" leads to "+keys+"\n") != said {
+				t.Errorf("%s %s: %q", flag, arg, stderr)
+			}
+		}
+	}
+}
+
 func TestOnlyTheTopOfARepositoryIsCloned(t *testing.T) {
 	dir := t.TempDir()
 	sub := filepath.Join(dir, "repo", "sub")

@@ -108,6 +108,11 @@ func (a *app) run(ctx context.Context, f runFlags, argv []string) (int, error) {
 	if err != nil {
 		return statusFault, err
 	}
+	for _, d := range files {
+		if to, elsewhere := leads(d); elsewhere {
+			fmt.Fprintf(a.stderr, "bawn: %s leads to %s\n", termfilter.Line(d.Name()), termfilter.Line(to))
+		}
+	}
 	start.TTY = std.Interactive() && !f.noTTY
 	start.Rows, start.Cols = std.Size()
 	pubs, err := listenAll(f.publish, &start)
