@@ -39,6 +39,23 @@ func checkRoot(p config.Paths) error {
 	}
 }
 
+// checkSelf reports why Bawn's own accounts could not execute its binary.
+func checkSelf(self string) error {
+	for at := self; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err != nil {
+			return fmt.Errorf("starting: %w", err)
+		}
+		if info.Mode()&0o001 == 0 {
+			return fmt.Errorf("starting: Bawn's own accounts cannot execute %s, since %s is closed to them (its mode is %04o): install the program, for example: install -m 755 %s /usr/local/bin/",
+				self, at, info.Mode().Perm(), self)
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
 // usable reports why info's directory cannot be on the way to Bawn's files:
 // Bawn's own accounts have to pass, and nobody else may put other files in the
 // place of Bawn's.

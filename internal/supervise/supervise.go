@@ -45,7 +45,7 @@ func Run(ctx context.Context, o Options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("starting: bawn up needs root, since it makes accounts and namespaces (use sudo)")
 	}
-	if err := checkRoot(o.Paths); err != nil {
+	if err := errors.Join(checkSelf(o.Self), checkRoot(o.Paths)); err != nil {
 		return err
 	}
 	unlock, err := lock(o.Paths)
