@@ -241,9 +241,10 @@ func TestOutputThatCannotBeWrittenIsAFault(t *testing.T) {
 		"GET /v1/policy":           answer(200, apitype.Revision{YAML: "version: 1\n"}),
 		"GET /v1/policy/effective": answer(200, apitype.Text{Text: "version: 1\n"}),
 		"GET /v1/policy/revisions": answer(200, []apitype.Revision{{Number: 1}}),
+		"POST /v1/policy/explain":  answer(200, apitype.Explained{Effect: "allow", Text: "x"}),
 		"GET /v1/log":              func(http.ResponseWriter, *http.Request) {},
 	})
-	for _, args := range []string{"status", "status --json", "agent list", "agent list --json", "policy show", "policy show --effective", "policy revisions", "log"} {
+	for _, args := range []string{"status", "status --json", "agent list", "agent list --json", "policy show", "policy show --effective", "policy revisions", "policy revisions --json", "log", "policy explain a GET https://b/", "policy explain a GET https://b/ --json"} {
 		var stderr bytes.Buffer
 		if status := run(context.Background(), append([]string{"--root", root}, strings.Fields(args)...), nil, failingWriter{}, &stderr); status != 1 || stderr.Len() == 0 {
 			t.Errorf("%s: status %d, error %q", args, status, stderr.String())

@@ -121,7 +121,8 @@ func (a *app) print(text string) error {
 }
 
 func (a *app) policyExplain() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "explain AGENT METHOD URL",
 		Short: "Judge one request by the code that enforces, and say which rules matched; exit status 1 when it is denied",
 		Long: `Judge one request by the code that enforces, and say which rules matched.
@@ -133,15 +134,29 @@ name and port alone. Exit status 1 when the request is denied.`,
 			if err != nil {
 				return err
 			}
-			for line := range strings.Lines(e.Text) {
-				fmt.Fprintln(a.stdout, termfilter.Line(strings.TrimSuffix(line, "\n")))
+			if asJSON {
+				err = printJSON(a.stdout, e)
+			} else {
+				err = printLines(a.stdout, e.Text)
 			}
-			if e.Effect != "allow" {
+			if err == nil && e.Effect != "allow" {
 				return &statusError{1}
 			}
-			return nil
+			return err
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printLines prints a text that may quote what an agent wrote.
+func printLines(w io.Writer, text string) error {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		fmt.Fprintln(&b, termfilter.Line(strings.TrimSuffix(line, "\n")))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func (a *app) policyTest() *cobra.Command {
@@ -207,12 +222,16 @@ func (a *app) policyRollback() *cobra.Command {
 }
 
 func (a *app) policyRevisions() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "revisions", Short: "List who applied what, when and why", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := a.client().Revisions(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if asJSON {
+				return printJSON(a.stdout, list)
 			}
 			w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(w, "REVISION\tAT\tBY\tWHY")
@@ -222,4 +241,6 @@ func (a *app) policyRevisions() *cobra.Command {
 			return w.Flush()
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
 }
