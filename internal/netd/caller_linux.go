@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"syscall"
 
 	"bawn/internal/netd/netdapi"
 	"bawn/internal/peercred"
@@ -134,6 +135,9 @@ func (c *caller) answer(id uint64, out reply, err error) {
 func wireError(err error) *netdapi.Error {
 	if e, ok := errors.AsType[*netdapi.Error](err); ok {
 		return &netdapi.Error{Code: e.Code, Message: err.Error()}
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return netdapi.Errorf(netdapi.CodeAddressTaken, "%v", err)
 	}
 	return netdapi.Errorf(netdapi.CodeFailed, "%v", err)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -541,5 +542,22 @@ func TestWorkspaceIsTheOperators(t *testing.T) {
 	}
 	if uid := info.Sys().(*syscall.Stat_t).Uid; uid != otherUID {
 		t.Errorf("the file belongs to uid %d outside", uid)
+	}
+}
+
+// TestATakenProxyAddressIsToldApart: admin tries another slot then.
+func TestATakenProxyAddressIsToldApart(t *testing.T) {
+	r, c, _ := withAgent(t)
+	spec := r.spec("/bin/true")
+	spec.Placement = ids.PlacementUID
+	l, err := net.Listen("tcp", netplan.UIDProxy(spec.Identity.Slot).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	files, err := c.Start(t.Context(), spec, nil)
+	netdapi.CloseAll(files)
+	if code(err) != netdapi.CodeAddressTaken {
+		t.Errorf("error %v", err)
 	}
 }

@@ -82,11 +82,12 @@ func New(o Options) *Manager {
 // addresses have room for 65,536.
 const maxSlots = 4096
 
-// reserve takes the lowest free slot under a generation of its own.
-func (m *Manager) reserve(r *Running) error {
+// reserve takes the lowest free slot above the one given, under a generation of
+// its own.
+func (m *Manager) reserve(r *Running, above int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for n := 1; n <= maxSlots; n++ {
+	for n := above + 1; n <= maxSlots; n++ {
 		if !m.slots[n] {
 			m.count++
 			m.slots[n] = true
@@ -129,8 +130,27 @@ func (m *Manager) Start(ctx context.Context, caller peercred.Peer, start apitype
 	return m.launch(ctx, agent, spec, start.Ports, files)
 }
 
-// launch reserves, records and starts; on failure it leaves nothing reserved.
+// maxTaken is how many slots in a row are tried whose proxy's address somebody
+// else of the host has taken, which any account can do in placement uid.
+const maxTaken = 64
+
+// launch starts the session in the first slot that can be had.
 func (m *Manager) launch(ctx context.Context, agent store.Agent, spec netdapi.StartSpec, ports []uint16, files []*os.File) (*Running, []*os.File, error) {
+	above := 0
+	for try := 1; ; try++ {
+		r, got, err := m.launchAbove(ctx, above, agent, spec, ports, files)
+		e, ok := errors.AsType[*netdapi.Error](err)
+		if err == nil || !ok || e.Code != netdapi.CodeAddressTaken || try == maxTaken {
+			return r, got, refused(err)
+		}
+		m.o.Log.Warn("a slot is passed over", "slot", r.Slot, "error", err)
+		above = r.Slot
+	}
+}
+
+// launchAbove reserves, records and starts; on failure it leaves nothing
+// reserved. The error may be netd's own.
+func (m *Manager) launchAbove(ctx context.Context, above int, agent store.Agent, spec netdapi.StartSpec, ports []uint16, files []*os.File) (*Running, []*os.File, error) {
 	r := &Running{m: m, ports: ports, exit: make(chan apitype.Exit, 1)}
 	r.Identity = ids.Identity{Session: ids.NewSession(), Agent: agent.Name, User: agent.User}
 	r.Placement, r.Argv, r.Started = spec.Placement, spec.Argv, m.o.Now()
@@ -138,7 +158,7 @@ func (m *Manager) launch(ctx context.Context, agent store.Agent, spec netdapi.St
 	if err != nil {
 		return nil, nil, unavailable(err)
 	}
-	if err := m.reserve(r); err != nil {
+	if err := m.reserve(r, above); err != nil {
 		return nil, nil, err
 	}
 	place(&spec, r, agent.Name)
@@ -152,14 +172,17 @@ func (m *Manager) launch(ctx context.Context, agent store.Agent, spec netdapi.St
 		if m.release(r) {
 			m.end(r, apitype.Exit{Status: 125, Fault: err.Error()})
 		}
-		return nil, nil, refused(err)
+		return r, nil, err
 	}
 	m.o.Log.Log(ctx, r.level(), "session started", "session", r.Session.Session, "agent", r.Agent, "user", r.User, "slot", r.Slot, "gen", r.Gen, "placement", r.Placement)
 	return r, got, nil
 }
 
-// refused turns netd's answer into admin's.
+// refused turns netd's answer into admin's; admin's own stay what they are.
 func refused(err error) error {
+	if _, own := errors.AsType[*apitype.Error](err); err == nil || own {
+		return err
+	}
 	e, ok := errors.AsType[*netdapi.Error](err)
 	if !ok {
 		return unavailable(err)

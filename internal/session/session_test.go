@@ -30,6 +30,7 @@ type netd struct {
 	mu      sync.Mutex
 	specs   []netdapi.StartSpec
 	refuse  error
+	taken   int // slots up to this one have a proxy's address that somebody took
 	stopped []string
 }
 
@@ -37,6 +38,9 @@ func (n *netd) Start(_ context.Context, s netdapi.StartSpec, _ []*os.File) ([]*o
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.specs = append(n.specs, s)
+	if s.Identity.Slot <= n.taken {
+		return nil, netdapi.Errorf(netdapi.CodeAddressTaken, "address already in use")
+	}
 	return nil, n.refuse
 }
 func (n *netd) Signal(context.Context, string, syscall.Signal) error { return nil }
@@ -132,6 +136,27 @@ func TestARefusedStartLeavesNothingReserved(t *testing.T) {
 	run, err := r.start(t, apitype.StartSession{})
 	if err != nil || run.Slot != 1 || len(r.List()) != 1 {
 		t.Errorf("slot %+v after a refusal, %v, %d running", run, err, len(r.List()))
+	}
+}
+
+// TestATakenAddressIsPassedOver: any account of the host can listen where a
+// slot's proxy should, and keeps nobody's agent from running.
+func TestATakenAddressIsPassedOver(t *testing.T) {
+	r := newRig(t, "dev")
+	r.netd.taken = 3
+	run, err := r.start(t, apitype.StartSession{Placement: ids.PlacementUID})
+	if err != nil || run.Slot != 4 || len(r.List()) != 1 {
+		t.Fatalf("%+v, %v, %d running", run, err, len(r.List()))
+	}
+	if env := strings.Join(r.netd.specs[3].Env, "\n"); !strings.Contains(env, "HTTPS_PROXY=http://127.66.0.4:3128") {
+		t.Error("the environment is another slot's")
+	}
+	r.netd.taken = 1000
+	if _, err := r.start(t, apitype.StartSession{Placement: ids.PlacementUID}); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("with every address taken: %v", err)
+	}
+	if open, _ := r.store.OpenSessions(t.Context()); len(open) != 1 {
+		t.Errorf("%d sessions are on record as running", len(open))
 	}
 }
 

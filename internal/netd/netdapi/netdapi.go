@@ -53,6 +53,7 @@ const (
 	CodeNotPermitted Code = "not_permitted" // the caller's account may not use this verb, or the uid is not Bawn's
 	CodeNotFound     Code = "not_found"     // no such session or account
 	CodeExists       Code = "exists"        // account, session, slot or address is taken
+	CodeAddressTaken Code = "address_taken" // somebody of the host listens where the slot's proxy should: another slot may do
 	CodeUnavailable  Code = "unavailable"   // something that must stand does not: proxy absent, firewall lost, kernel feature missing
 	CodeUnreachable  Code = "unreachable"   // dial: nobody listens on that port
 	CodeFailed       Code = "failed"        // anything else that went wrong; the message says what
