@@ -66,8 +66,8 @@ func (c desyncCase) bytes() []byte {
 // or goes up so that net/http reads the request that was judged; the cases of
 // the tier Acceptable go up, and so do the compliant ones, but for those with a
 // transfer coding other than chunked alone, which the boundary never speaks,
-// and for targets that RFC 9112 section 3.2 does not have: empty, with a
-// fragment, or not in ASCII.
+// for targets that RFC 9112 section 3.2 does not have: empty, with a fragment, or
+// not in ASCII, and for paths with the escape of a line break.
 func TestHTTPDesync(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(dataDir(), "http-desync", "*.yaml"))
 	if len(files) == 0 {
@@ -112,6 +112,9 @@ func mustPass(c desyncCase) bool {
 		return false
 	}
 	if c.URI == "" || strings.ContainsFunc(c.URI, func(r rune) bool { return r == '#' || r > 0x7e }) {
+		return false
+	}
+	if path, _, _ := strings.Cut(c.URI, "?"); strings.Contains(path, "%0D") || strings.Contains(path, "%0A") {
 		return false
 	}
 	for _, h := range c.Headers {

@@ -18,7 +18,8 @@ import (
 // octets are decoded, the digits of the others are put in upper case, and
 // octets that a URI must escape but clients send raw are escaped. "%2F" stays
 // data. Refused, with target_invalid, is what servers read in more than one
-// way: an escape of NUL or of a backslash, a "%25" before two hexadecimal
+// way: an escape of NUL, of a line break (servers that hand the decoded path on
+// write a second request with it) or of a backslash, a "%25" before two hexadecimal
 // digits, a segment that is "." or ".." in any spelling (also with
 // parameters, or between "%2F"), an empty segment before the last, text that
 // is not UTF-8, a fragment, a raw backslash.
@@ -104,8 +105,8 @@ func appendSegment(out []byte, s string) ([]byte, error) {
 			return nil, badTarget("an octet that no path may hold")
 		}
 		switch {
-		case c == 0 || c == '\\':
-			return nil, badTarget("an escape of NUL or of a backslash")
+		case c == 0 || c == '\r' || c == '\n' || c == '\\':
+			return nil, badTarget("an escape of NUL, of a line break or of a backslash")
 		case escaped && octets[c]&isUnsplit == 0, octets[c]&isPlain == 0:
 			out = append(out, '%', upperHex[c>>4], upperHex[c&15])
 		default:
