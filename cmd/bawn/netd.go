@@ -27,6 +27,11 @@ func (a *app) netdCommand() *cobra.Command {
 				return fmt.Errorf("starting netd: %w", err)
 			}
 			o := netd.Options{State: a.paths().Lib(), Mark: a.paths().Mark(), Version: version, Log: a.logger("netd"), Now: time.Now}
+			if p := a.paths(); p.Root != "/" {
+				// The view has an /etc and a /run of its own; this root may lie
+				// within something that agents are shown.
+				o.Hide = []string{p.Etc(), p.Run()}
+			}
 			var err error
 			if o.AdminUID, err = uidOf(config.AdminAccount); err != nil {
 				return err

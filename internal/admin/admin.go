@@ -27,6 +27,7 @@ import (
 	"bawn/internal/ids"
 	"bawn/internal/lifecycle"
 	"bawn/internal/netd/netdapi"
+	"bawn/internal/peercred"
 	"bawn/internal/session"
 	"bawn/internal/store"
 )
@@ -140,13 +141,13 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	s.base = inner
 	srv := &http.Server{
-		Handler: s.handler(), ConnContext: withPeer(s.o.Log), ReadHeaderTimeout: headTimeout,
+		Handler: s.handler(), ConnContext: withPeer, ReadHeaderTimeout: headTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHead,
 		BaseContext: func(net.Listener) context.Context { return inner },
 		ErrorLog:    slog.NewLogLogger(s.o.Log.Handler(), slog.LevelWarn),
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(boundConns(l, maxConns)) }()
+	go func() { ended <- srv.Serve(peercred.Bound(l, maxConns)) }()
 	s.o.Ready()
 	select {
 	case err := <-ended:

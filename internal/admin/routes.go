@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -161,19 +160,11 @@ func badRequest(format string, args ...any) *apitype.Error {
 
 type peerKey struct{}
 
-// withPeer reads who connected, once a connection. A connection whose peer
-// cannot be read has none and may do nothing.
-func withPeer(log *slog.Logger) func(context.Context, net.Conn) context.Context {
-	return func(ctx context.Context, c net.Conn) context.Context {
-		u, ok := c.(*boundedConn)
-		if !ok {
-			return ctx
-		}
-		peer, err := peercred.Of(u.UnixConn)
-		if err != nil {
-			log.Warn("a caller could not be identified", "error", err)
-			return ctx
-		}
-		return context.WithValue(ctx, peerKey{}, peer)
+// withPeer keeps who connected with the connection. One whose peer is not known
+// may do nothing.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if p, ok := c.(*peercred.Conn); ok {
+		return context.WithValue(ctx, peerKey{}, p.Peer)
 	}
+	return ctx
 }

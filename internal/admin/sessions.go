@@ -40,12 +40,12 @@ func (s *Server) session(w http.ResponseWriter, q *http.Request, peer peercred.P
 // firstFrame is how long a caller may take to say what it wants.
 const firstFrame = 10 * time.Second
 
-func hijack(w http.ResponseWriter) (*boundedConn, error) {
+func hijack(w http.ResponseWriter) (*peercred.Conn, error) {
 	c, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, fmt.Errorf("taking over the connection: %w", err)
 	}
-	conn, ok := c.(*boundedConn)
+	conn, ok := c.(*peercred.Conn)
 	if !ok || buffered.Reader.Buffered() > 0 {
 		c.Close()
 		return nil, errors.New("taking over the connection: the caller sent data ahead")

@@ -89,7 +89,8 @@ func TestI10LiveFlowsAreCut(t *testing.T) {
 				r.net.servers[netip.MustParseAddrPort("93.184.215.20:5432")] = ln.Addr().String()
 				conn := start(t, r, what)
 				c.do(r)
-				if _, err := io.ReadAll(conn); err == nil {
+				// Between requests nothing is cut short, and a good end is one.
+				if _, err := io.ReadAll(conn); err == nil && what != "idle" {
 					t.Error("the connection ended as if all were well")
 				}
 				switch what {

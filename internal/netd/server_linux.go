@@ -13,19 +13,23 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bawn/internal/netd/netdapi"
 	"bawn/internal/netkern"
 	"bawn/internal/netplan"
+	"bawn/internal/peercred"
 	"bawn/internal/proc"
 )
 
 // Options says what a Server works on.
 type Options struct {
-	State       string // Bawn's state directory, absolute: agents and public lie below it
-	Mark        string // names what is made in the kernel: "bawn", or "bawn-" and 8 hex digits
-	AdminUID    uint32 // who may use admin's verbs, besides root
-	ProxyUID    uint32 // who may take listeners, besides root
-	OperatorGID uint32 // the group of operators, who may lend directories
+	State       string   // Bawn's state directory, absolute: agents and public lie below it
+	Mark        string   // names what is made in the kernel: "bawn", or "bawn-" and 8 hex digits
+	AdminUID    uint32   // who may use admin's verbs, besides root
+	ProxyUID    uint32   // who may take listeners, besides root
+	OperatorGID uint32   // the group of operators, who may lend directories
+	Hide        []string // directories of the host that no agent sees: configuration and sockets
 	Version     string
 	Log         *slog.Logger
 	Now         func() time.Time
@@ -95,9 +99,9 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// maxCallers bounds the connections: admin's, the proxy's, and those that are
-// just being replaced.
-const maxCallers = 32
+// maxCallers bounds the connections of one account: its own, and those that are
+// just being replaced. Neither admin nor the proxy can keep the other out.
+const maxCallers = 16
 
 // Serve answers on l until ctx is done, then ends every session and takes apart
 // what Open and the sessions made.
@@ -147,28 +151,43 @@ func (s *Server) accept(ctx context.Context, l net.Listener) error {
 	defer callers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	room := make(chan struct{}, maxCallers)
+	l = peercred.Bound(l, maxCallers)
 	for {
 		c, err := l.Accept()
+		if short(err) {
+			s.o.Log.Warn("callers wait", "error", err)
+			sleep(ctx, acceptPause)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("accepting callers: %w", err)
 		}
-		unix, ok := c.(*net.UnixConn)
-		if !ok {
-			c.Close()
-			return fmt.Errorf("accepting callers: %T is not a Unix socket", c)
-		}
-		select {
-		case room <- struct{}{}:
-		default:
-			s.o.Log.Warn("a caller was turned away: too many connections")
-			c.Close()
-			continue
-		}
 		callers.Go(func() {
-			defer func() { <-room }()
-			s.serve(ctx, unix)
+			defer c.Close()
+			s.serve(ctx, c.(*peercred.Conn).UnixConn)
 		})
+	}
+}
+
+// acceptPause is waited when the process or the machine is short of something,
+// so that sessions outlive it.
+const acceptPause = 100 * time.Millisecond
+
+// short reports whether an accept failed for want of descriptors or memory, or
+// because the caller has gone (accept(2)).
+func short(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }
 

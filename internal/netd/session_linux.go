@@ -255,7 +255,7 @@ func (r *running) procSpec(files []*os.File) proc.Spec {
 	out := proc.Spec{
 		Session: s.Identity.Session, Agent: s.Identity.Agent, UID: s.UID, GID: s.UID,
 		Argv: s.Argv, Exec: s.Exec, Env: s.Env, Dir: s.Dir, TTY: s.TTY, Rows: s.Rows, Cols: s.Cols,
-		State: r.s.o.State, Work: mount(s.Work), Repo: mount(s.Repo),
+		State: r.s.o.State, Hide: r.s.o.Hide, Work: mount(s.Work), Repo: mount(s.Repo),
 	}
 	for i := range s.Lends {
 		out.Lends = append(out.Lends, *mount(&s.Lends[i]))

@@ -1,19 +1,17 @@
 // Copyright The Bawn Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package admin
+package peercred
 
 import (
 	"net"
 	"sync"
-
-	"bawn/internal/peercred"
 )
 
-// boundedListener lets no account hold more than its share of the connections,
+// A listener lets no account hold more than its share of the connections,
 // so that one caller cannot keep others out: an operator's thousand silent
 // connections leave room for the proxy's beats.
-type boundedListener struct {
+type listener struct {
 	net.Listener
 	most int // connections of one uid
 
@@ -21,13 +19,15 @@ type boundedListener struct {
 	per map[uint32]int
 }
 
-func boundConns(l net.Listener, most int) net.Listener {
-	return &boundedListener{Listener: l, most: most, per: map[uint32]int{}}
+// Bound returns l with at most most connections of one account at a time; what
+// it accepts are [*Conn].
+func Bound(l net.Listener, most int) net.Listener {
+	return &listener{Listener: l, most: most, per: map[uint32]int{}}
 }
 
 // Accept returns the next connection whose account has room. Others are closed
 // at once.
-func (b *boundedListener) Accept() (net.Conn, error) {
+func (b *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
 		if err != nil {
@@ -38,16 +38,16 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 			c.Close()
 			continue
 		}
-		peer, err := peercred.Of(u)
+		peer, err := Of(u)
 		if err != nil || !b.take(peer.UID) {
 			c.Close()
 			continue
 		}
-		return &boundedConn{UnixConn: u, done: sync.OnceFunc(func() { b.give(peer.UID) })}, nil
+		return &Conn{UnixConn: u, Peer: peer, done: sync.OnceFunc(func() { b.give(peer.UID) })}, nil
 	}
 }
 
-func (b *boundedListener) take(uid uint32) bool {
+func (b *listener) take(uid uint32) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.per[uid] >= b.most {
@@ -57,7 +57,7 @@ func (b *boundedListener) take(uid uint32) bool {
 	return true
 }
 
-func (b *boundedListener) give(uid uint32) {
+func (b *listener) give(uid uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.per[uid]--; b.per[uid] == 0 {
@@ -65,14 +65,16 @@ func (b *boundedListener) give(uid uint32) {
 	}
 }
 
-// boundedConn gives its place back when it is closed.
-type boundedConn struct {
+// A Conn is a connection whose peer is known. It gives its place back when it is
+// closed.
+type Conn struct {
 	*net.UnixConn
+	Peer Peer
 	done func()
 }
 
 // Close closes the connection.
-func (c *boundedConn) Close() error {
+func (c *Conn) Close() error {
 	c.done()
 	return c.UnixConn.Close()
 }
