@@ -19,8 +19,11 @@ demo: need build
 
 # Every ring of tests that this machine allows; BAWN_TESTS=all makes a skip a
 # failure.
+# Its reports (which clients work by which way) are shown at the end.
 test: need
-	$(GO) test -count=1 -timeout 25m $(PKGS)
+	@rm -rf bin/report && mkdir -p bin/report
+	BAWN_REPORT=$(CURDIR)/bin/report $(GO) test -count=1 -timeout 25m $(PKGS)
+	@cat bin/report/*.txt 2>/dev/null || true
 
 # Format, vet, static analysis, layers and the race detector. The end-to-end
 # packages drive other processes, in which the detector would see nothing.

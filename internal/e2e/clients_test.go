@@ -11,7 +11,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -219,7 +221,19 @@ func TestClients(t *testing.T) {
 		}
 		fmt.Fprintf(&table, row, c.name+" "+version, cells["explicit"], cells["transparent"], cells["uid"])
 	}
-	fmt.Println(table.String())
+	report(t, "clients.txt", table.String())
+}
+
+// report prints a table, and keeps it in the directory BAWN_REPORT, from which
+// "make test" shows it: go test hides what packages that pass have printed.
+func report(t *testing.T, name, table string) {
+	t.Helper()
+	fmt.Println(table)
+	if dir := os.Getenv("BAWN_REPORT"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(table), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A column of the table is a way for a client to come to Bawn.
