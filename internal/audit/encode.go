@@ -155,6 +155,9 @@ func (e *encoder) decision(b []byte, d *Decision) []byte {
 	b = e.field(b, `,"rule":`, d.Rule)
 	b = e.field(b, `,"inspect":`, d.Inspect)
 	b = e.field(b, `,"detail":`, d.Detail)
+	if d.Sensitive {
+		b = append(b, `,"sensitive":true`...)
+	}
 	return e.end(b, d.Clipped)
 }
 

@@ -216,7 +216,7 @@ func TestEncoderAgreesWithEncodingJSON(t *testing.T) {
 	hostile := "a\"b\\c\x00\x1b[31m\x7f\u009b\u202e\u2028\xff\xc3(é世🙂"
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6_789_123, time.UTC)
 	d := testDecision("r-1")
-	d.Seq, d.Time, d.Plane, d.Code, d.Asked, d.Detail = 9, at, "egress", codes.PathNotAllowed, "API.example.com.", hostile
+	d.Seq, d.Time, d.Plane, d.Code, d.Asked, d.Detail, d.Sensitive = 9, at, "egress", codes.PathNotAllowed, "API.example.com.", hostile, true
 	o := testOutcome("r-1")
 	o.Seq, o.Time, o.Plane, o.Code, o.Error, o.Cut, o.Reused = 10, at, "egress", codes.UpstreamUnreachable, hostile, "policy", true
 	s := &Summary{

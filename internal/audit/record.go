@@ -49,11 +49,12 @@ type Decision struct {
 	Query        string         `json:"query,omitempty"` // [QueryHash] of the query
 	Verdict      verdict.Effect `json:"verdict"`
 	Code         codes.Code     `json:"code,omitempty"`
-	Stage        string         `json:"stage,omitempty"`   // which stage decided
-	Rule         string         `json:"rule,omitempty"`    // id of the deciding rule
-	Inspect      string         `json:"inspect,omitempty"` // full, sni, none
-	Detail       string         `json:"detail,omitempty"`  // for the operator
-	Clipped      bool           `json:"clipped,omitempty"` // a field was cut
+	Stage        string         `json:"stage,omitempty"`     // which stage decided
+	Rule         string         `json:"rule,omitempty"`      // id of the deciding rule
+	Inspect      string         `json:"inspect,omitempty"`   // full, sni, none
+	Detail       string         `json:"detail,omitempty"`    // for the operator
+	Sensitive    bool           `json:"sensitive,omitempty"` // a rule says that its records are
+	Clipped      bool           `json:"clipped,omitempty"`   // a field was cut
 }
 
 // An Outcome says what came of an allowed request.

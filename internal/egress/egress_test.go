@@ -230,3 +230,21 @@ agents:
 		wantDenial(t, res, 403, code)
 	}
 }
+
+// TestSensitiveRulesMarkTheirRecords, whether the request is read or spliced.
+func TestSensitiveRulesMarkTheirRecords(t *testing.T) {
+	for _, sensitive := range []bool{false, true} {
+		for _, inspect := range []string{"full", "sni"} {
+			rule := fmt.Sprintf("version: 1\nprofiles: {p: {rules: [{host: api.example.com, inspect: %s, sensitive: %v}]}}\nagents: {dev: {profile: p}}\n", inspect, sensitive)
+			r := newRig(t, rule)
+			r.upstream(apiHost, apiAddr, 443, echo)
+			client := r.client(r.listen(netplan.Explicit))
+			if res, err := client.Get("https://api.example.com/v1/x"); err == nil {
+				res.Body.Close() // a splice shows the server's own certificate, which this client may refuse
+			}
+			if d := r.journal.lastDecision(t, 1); d.Verdict != verdict.Allow || d.Sensitive != sensitive {
+				t.Errorf("inspect %s, sensitive %v: decision %+v", inspect, sensitive, d)
+			}
+		}
+	}
+}
