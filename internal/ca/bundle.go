@@ -40,17 +40,6 @@ func SystemRoots(root string) (path string, content []byte, err error) {
 	return "", nil, ErrNoSystemRoots
 }
 
-// SystemBundlePaths returns the absolute paths at which clients may look for a
-// system bundle. A private view of the file system puts Bawn's bundle over each
-// that exists.
-func SystemBundlePaths() []string {
-	paths := make([]string, 0, len(bundlePaths))
-	for _, p := range bundlePaths {
-		paths = append(paths, "/"+p)
-	}
-	return paths
-}
-
 // Bundle joins PEM sources into one: every certificate of each, in order, once.
 // Other text is left out. A source without a certificate is an error, but for
 // an empty one.
