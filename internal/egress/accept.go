@@ -110,18 +110,18 @@ type conn struct {
 	arrival guard.Arrival
 	tls     guard.TLSInfo
 
-	x exchange
+	// Of HTTP/1.1, where one request follows the other.
+	x  exchange
+	h1 h1Agent
 }
 
 func (s *Server) serveConn(ctx context.Context, raw net.Conn, src Source, t *tenant) {
 	defer raw.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &conn{s: s, t: t, src: src, ctx: ctx, raw: raw, cl: raw}
+	c := s.newConn(ctx, raw, src, t, cancel)
 	defer func() { c.cl.Close() }() // TLS says farewell
-	c.x.c = c
 	defer c.rescue()
-	c.flow = s.live.add(c, cancel)
 	defer s.live.remove(c.flow)
 	defer context.AfterFunc(ctx, func() { c.flow.cut(cut{why: "shutdown", detail: "the session or the proxy ends"}) })()
 	s.stage("accepted")
@@ -145,6 +145,16 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, src Source, t *ten
 	default:
 		c.refuse(verdict.Refuse("accept", codes.InternalError, "a listener without an arrival"), "tcp")
 	}
+}
+
+// newConn makes a connection that stands in live; cancel ends its context.
+func (s *Server) newConn(ctx context.Context, raw net.Conn, src Source, t *tenant, cancel context.CancelFunc) *conn {
+	c := &conn{s: s, t: t, src: src, ctx: ctx, raw: raw, cl: raw}
+	sock := socketOf(raw)
+	c.flow = s.live.add(src.Identity.Agent, &sock, cancel)
+	c.h1.c = c
+	c.x.c, c.x.ctx, c.x.flow, c.x.leg = c, ctx, c.flow, &c.h1
+	return c
 }
 
 // rescue ends one connection after a panic that no request caught.

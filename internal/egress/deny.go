@@ -36,42 +36,19 @@ func (x *exchange) deny(v verdict.Verdict) (keep bool) {
 	} else if err := x.record(v); err == nil {
 		x.c.s.stage("journaled")
 	}
-	if x.answered || x.mute || x.c.flow.wasCut() != nil {
+	if x.answered || x.mute || x.flow.wasCut() != nil {
 		x.finish()
-		reset(x.c.raw)
+		x.leg.abort()
 		return false
 	}
 	x.out.Status = status
 	x.finish()
-	return x.answerDenial(v, status)
-}
-
-// drainable is how much of a refused body is read, so that the connection can
-// be kept.
-const drainable = 64 << 10
-
-func (x *exchange) answerDenial(v verdict.Verdict, status int) (keep bool) {
 	x.answered = true
-	pending := x.q.Framing.HasBody() && !x.taken
-	drain := pending && !x.q.Expect && x.q.Framing.Kind == httpwire.Length && x.q.Framing.Length <= drainable
-	keep = !x.q.Close && (!pending || drain)
-	if _, err := x.c.cl.Write(x.denialBytes(v, status, keep)); err != nil {
-		return false
-	}
-	switch {
-	case keep && drain:
-		var b httpwire.Body
-		b.Reset(x.c.r, x.q.Framing, x.c.s.lim.Wire)
-		x.c.flow.await(phaseBody)
-		_, err := io.Copy(io.Discard, &b)
-		return err == nil
-	case !keep:
-		x.c.linger()
-	}
-	return keep
+	return x.leg.answer(x.denial(v, status))
 }
 
-func (x *exchange) denialBytes(v verdict.Verdict, status int, keep bool) []byte {
+// denial makes the response of a refusal.
+func (x *exchange) denial(v verdict.Verdict, status int) (*httpwire.Response, []byte) {
 	entry, _ := codes.Lookup(v.Why())
 	body, err := json.Marshal(denial{
 		Code: v.Why(), Asked: x.asked(), Rule: v.Rule,
@@ -81,22 +58,12 @@ func (x *exchange) denialBytes(v verdict.Verdict, status int, keep bool) []byte 
 		body = []byte("{}") // nothing in a denial fails to marshal
 	}
 	body = append(body, '\n')
-	p := httpwire.Response{Status: status, Reason: reason(status), Fields: httpwire.Fields{
+	return &httpwire.Response{Status: status, Reason: reason(status), Fields: httpwire.Fields{
 		{Name: "Content-Type", Value: "application/json"},
 		{Name: "Content-Length", Value: strconv.Itoa(len(body))},
 		{Name: "Cache-Control", Value: "no-store"},
 		{Name: "Bawn-Code", Value: string(v.Why())},
-	}}
-	if !keep {
-		p.Fields = append(p.Fields, httpwire.Field{Name: "Connection", Value: "close"})
-	} else if x.q.Minor == 0 {
-		p.Fields = append(p.Fields, httpwire.Field{Name: "Connection", Value: "keep-alive"})
-	}
-	head := httpwire.AppendResponse(nil, &p)
-	if x.q.Method == "HEAD" {
-		return head
-	}
-	return append(head, body...)
+	}, Framing: httpwire.Framing{Kind: httpwire.Length, Length: int64(len(body))}}, body
 }
 
 // maxAsked bounds what a denial repeats of a request.

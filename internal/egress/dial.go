@@ -32,7 +32,7 @@ func (s *Server) vet(d policy.Decision) addr.Vet {
 
 // upstream returns a connection for the request: one that waits for this lease,
 // rule, name and port, or a new one.
-func (x *exchange) upstream() (*upstream, verdict.Verdict) {
+func (x *exchange) upstream() (upstreamLeg, verdict.Verdict) {
 	c := x.c
 	key := poolKey{rule: x.d.Verdict.Rule, host: x.host, port: x.port, plain: c.plain}
 	if up := c.t.pool.get(key, x.rec.Revision, c.s.vet(x.d)); up != nil {
@@ -45,7 +45,7 @@ func (x *exchange) upstream() (*upstream, verdict.Verdict) {
 		return nil, v
 	}
 	x.out.Upstream = to.String()
-	up := &upstream{key: key, conn: raw, sock: socketOf(raw), addr: to.Addr(), name: x.out.Upstream, revision: x.rec.Revision}
+	up := &h1Upstream{s: c.s, pool: &c.t.pool, key: key, conn: raw, sock: socketOf(raw), addr: to.Addr(), name: x.out.Upstream, revision: x.rec.Revision}
 	if !c.plain {
 		began := time.Now()
 		secure, v := x.secure(raw)
@@ -62,7 +62,7 @@ func (x *exchange) upstream() (*upstream, verdict.Verdict) {
 
 // reach resolves the name, vets every address and connects to one of them.
 func (x *exchange) reach() (net.Conn, netip.AddrPort, verdict.Verdict) {
-	x.c.flow.await(phaseUpstream)
+	x.flow.await(phaseUpstream)
 	addrs, v := x.resolve()
 	if !v.Allowed() {
 		return nil, netip.AddrPort{}, v
@@ -80,7 +80,7 @@ func (x *exchange) reach() (net.Conn, netip.AddrPort, verdict.Verdict) {
 // resolve returns the addresses of the name. One that may not be dialled
 // refuses the name: whoever mixes them in is not to be trusted with the others.
 func (x *exchange) resolve() ([]netip.Addr, verdict.Verdict) {
-	ctx, cancel := context.WithTimeout(x.c.ctx, x.c.s.lim.Resolve)
+	ctx, cancel := context.WithTimeout(x.ctx, x.c.s.lim.Resolve)
 	defer cancel()
 	began := time.Now()
 	addrs, err := x.c.s.cfg.Resolver.Lookup(ctx, x.host)
@@ -113,7 +113,7 @@ func (x *exchange) dial(addrs []netip.Addr) (net.Conn, netip.AddrPort, verdict.V
 			return raw, to, allowed
 		}
 		failed = append(failed, err)
-		if x.c.ctx.Err() != nil {
+		if x.ctx.Err() != nil {
 			break
 		}
 	}
@@ -123,7 +123,7 @@ func (x *exchange) dial(addrs []netip.Addr) (net.Conn, netip.AddrPort, verdict.V
 var errOtherAddress = errors.New("the socket was about to connect to an address that was not vetted")
 
 func (x *exchange) dialOne(to netip.AddrPort, limit time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(x.c.ctx, limit)
+	ctx, cancel := context.WithTimeout(x.ctx, limit)
 	defer cancel()
 	return x.c.s.cfg.Dialer.Dial(ctx, to, func(real netip.AddrPort) error {
 		if real != to {
@@ -138,7 +138,7 @@ func (x *exchange) dialOne(to netip.AddrPort, limit time.Duration) (net.Conn, er
 
 // secure begins verified TLS on a new connection.
 func (x *exchange) secure(raw net.Conn) (*tls.Conn, verdict.Verdict) {
-	ctx, cancel := context.WithTimeout(x.c.ctx, x.c.s.lim.Dial)
+	ctx, cancel := context.WithTimeout(x.ctx, x.c.s.lim.Dial)
 	defer cancel()
 	cfg := x.c.t.tlsUp.Clone()
 	cfg.ServerName = x.host.String()

@@ -19,6 +19,9 @@
 //	dial.go         the name is resolved, every address vetted, one dialled
 //	pool.go         upstream connections that wait for the next request
 //	relay.go        head and body go up, the response comes down
+//	leg.go          what a request needs of its two connections, in any version
+//	h1_agent.go     HTTP/1.1 towards the agent
+//	h1_upstream.go  HTTP/1.1 towards the server
 //	upload.go       bodies that are longer than what has come with the head
 //	splice.go       bytes between two connections, unread
 //	deny.go         what an agent hears instead

@@ -43,11 +43,9 @@ func (x *exchange) readBody() verdict.Verdict {
 		x.q.Expect = false
 		x.q.Fields.Del("expect")
 	}
-	x.c.flow.await(phaseBody)
-	var from httpwire.Body
-	from.Reset(x.c.r, x.q.Framing, x.c.s.lim.Wire)
+	x.flow.await(phaseBody)
 	var all bytes.Buffer
-	n, err := io.Copy(&all, io.LimitReader(&from, limit+1))
+	n, err := io.Copy(&all, io.LimitReader(x.leg.body(), limit+1))
 	switch {
 	case err != nil:
 		x.q.Close = true

@@ -69,11 +69,10 @@ func TestGuardReadsBody(t *testing.T) {
 			near, far := net.Pipe()
 			defer near.Close()
 			go io.Copy(io.Discard, far)
-			conn := &conn{s: s, raw: near, cl: near, r: bufio.NewReader(strings.NewReader(c.in))}
-			conn.flow = s.live.add(conn, func() {})
+			conn := s.newConn(t.Context(), near, Source{}, nil, func() {})
 			defer s.live.remove(conn.flow)
+			conn.r = bufio.NewReader(strings.NewReader(c.in))
 			x := &conn.x
-			x.c = conn
 			if err := x.q.Read(conn.r, httpwire.Limits{}); err != nil {
 				t.Fatal(err)
 			}

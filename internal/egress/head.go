@@ -4,10 +4,8 @@
 package egress
 
 import (
-	"bufio"
-	"bytes"
+	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -22,12 +20,15 @@ import (
 	"bawn/internal/verdict"
 )
 
-// An exchange is one request on its way, from its head to its outcome. A
-// connection has one, which is used again.
+// An exchange is one request on its way, from its head to its outcome. An
+// HTTP/1.1 connection has one, which is used again.
 type exchange struct {
-	c *conn
-	q httpwire.Request
-	p httpwire.Response
+	c    *conn
+	ctx  context.Context // ends with the request, or its connection
+	flow *flow           // of the request, or of its connection
+	leg  agentLeg
+	q    httpwire.Request
+	p    httpwire.Response
 
 	host  names.Host
 	port  uint16
@@ -38,12 +39,13 @@ type exchange struct {
 	start time.Time
 	taken bool // nothing of the body is left on the agent's connection
 	mute  bool // no HTTP answer can be given: a refusal is a reset
+	grpc  bool
 
 	rec     audit.Decision
 	out     audit.Outcome
 	decided bool // an allowing decision is on record, an outcome is due
 
-	down      sync.Mutex // whoever writes an interim response, and:
+	interims  sync.Mutex // whoever writes an interim response, and:
 	answered  bool       // the final response has begun
 	continued bool       // the agent was told to send its body
 }
@@ -54,7 +56,7 @@ func (x *exchange) begin() {
 	x.start = c.s.cfg.Now()
 	x.host, x.port, x.path, x.query = names.Host{}, 0, "", ""
 	x.d, x.body, x.taken, x.mute = policy.Decision{}, nil, false, false
-	x.decided, x.answered, x.continued = false, false, false
+	x.decided, x.answered, x.continued, x.grpc = false, false, false, false
 	x.rec = audit.Decision{
 		Time: x.start, Request: ids.NewRequest(), Identity: c.src.Identity, Arrival: string(c.src.Arrival),
 	}
@@ -90,7 +92,7 @@ func (x *exchange) rescue(keep *bool) {
 // judge finds out what the request asks for, whether it may have it, and puts
 // the answer on record if it may.
 func (x *exchange) judge() verdict.Verdict {
-	x.rec.Proto, x.rec.Method, x.rec.Scheme = "http/1.1", x.q.Method, scheme(x.c.plain)
+	x.rec.Proto, x.rec.Method, x.rec.Scheme = x.leg.proto(), x.q.Method, scheme(x.c.plain)
 	x.rec.ALPN = x.c.tls.ALPN
 	x.rec.SNI = x.c.tls.ServerName.String()
 	if v := x.destination(); !v.Allowed() {
@@ -99,8 +101,17 @@ func (x *exchange) judge() verdict.Verdict {
 	if v := x.canonical(); !v.Allowed() {
 		return v
 	}
+	x.grpc = isGRPC(x.q.Fields)
 	x.strip()
 	return x.decide()
+}
+
+// isGRPC reports whether a request is one of gRPC, by its content type
+// (application/grpc, with a suffix or parameters; the gRPC HTTP/2 protocol).
+func isGRPC(fields httpwire.Fields) bool {
+	kind, _ := fields.Get("content-type")
+	const grpc = "application/grpc"
+	return hasPrefixFold(kind, grpc) && (len(kind) == len(grpc) || kind[len(grpc)] == '+' || kind[len(grpc)] == ';')
 }
 
 // destination settles the one name and port that the request is for, and that
@@ -228,26 +239,17 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 		}
 	}
 	c.s.stage("judged")
-	c.flow.stands(stand{host: x.host, port: x.port, request: true, query: query, guards: x.d.Guards})
+	x.flow.stands(stand{host: x.host, port: x.port, request: true, query: query, guards: x.d.Guards})
 	return x.d.Verdict
 }
 
-// bodySoFar judges as much of a chunked body as came with the head, so that one
-// which is malformed from its beginning reaches nobody and asks for no name. The
-// rest is judged as it goes up.
+// bodySoFar judges as much of the body as came with the head. The rest is judged
+// as it goes up.
 func (x *exchange) bodySoFar() verdict.Verdict {
-	n := x.c.r.Buffered()
-	if x.q.Framing.Kind != httpwire.Chunked || n == 0 || x.taken {
+	if x.taken || !x.q.Framing.HasBody() {
 		return allowed
 	}
-	here, err := x.c.r.Peek(n)
-	if err != nil {
-		return badBody(err)
-	}
-	var b httpwire.Body
-	b.Reset(bufio.NewReader(bytes.NewReader(here)), x.q.Framing, x.c.s.lim.Wire)
-	_, err = io.Copy(io.Discard, &b)
-	if e, ok := errors.AsType[*httpwire.Error](err); ok && e.Code != codes.BodyTruncated {
+	if err := x.leg.soFar(); err != nil {
 		x.q.Close = true
 		return badBody(err)
 	}

@@ -5,7 +5,6 @@ package egress
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -50,11 +49,11 @@ func (l *live) tick() time.Duration {
 	return now
 }
 
-// A flow is one accepted connection as the sweep sees it.
+// A flow is one accepted connection as the sweep sees it, or one stream of it.
 type flow struct {
 	l        *live
 	agent    string
-	client   socket
+	client   flowEnd
 	cancel   context.CancelFunc
 	deadline atomic.Int64 // on live.clock; 0: none
 	phase    atomic.Uint32
@@ -62,9 +61,22 @@ type flow struct {
 
 	mu    sync.Mutex
 	stand stand
-	up    net.Conn // to be closed as well
+	up    aborter // shares the flow's fate
 	ended *cut
 }
+
+// A flowEnd is the agent's end of a flow.
+type flowEnd interface {
+	// abort ends it so that the agent sees a failure, and close in good order.
+	abort()
+	close()
+	// gone reports whether the agent has gone away. With mayEnd it has not if it
+	// only ended what it sends.
+	gone(mayEnd bool) bool
+}
+
+// An aborter is the server's end of a flow.
+type aborter interface{ abort() }
 
 // A stand is what a flow has been allowed and stands on. The zero stand, of a
 // connection that has asked for nothing yet, cannot be taken back.
@@ -106,8 +118,8 @@ var phaseNames = [...]string{
 	phaseSplice:    "either end",
 }
 
-func (l *live) add(c *conn, cancel context.CancelFunc) *flow {
-	f := &flow{l: l, agent: c.src.Identity.Agent, client: socketOf(c.raw), cancel: cancel}
+func (l *live) add(agent string, client flowEnd, cancel context.CancelFunc) *flow {
+	f := &flow{l: l, agent: agent, client: client, cancel: cancel}
 	l.tick()
 	f.await(phaseHead)
 	l.mu.Lock()
@@ -300,7 +312,7 @@ func (f *flow) standing() stand {
 
 // join makes up share the flow's fate; nil parts it. It reports false if the
 // flow has ended already: then up is the caller's to close.
-func (f *flow) join(up net.Conn, a netip.Addr) bool {
+func (f *flow) join(up aborter, a netip.Addr) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended != nil && up != nil {
@@ -322,12 +334,12 @@ func (f *flow) cut(why cut) {
 	f.mu.Unlock()
 	f.cancel()
 	if f.phase.Load() == phaseIdle && why.why == "limit" {
-		f.client.conn.Close() // nothing is under way: an ordinary end
+		f.client.close() // nothing is under way: an ordinary end
 		return
 	}
-	reset(f.client.conn)
+	f.client.abort()
 	if up != nil {
-		reset(up)
+		up.abort()
 	}
 }
 

@@ -4,29 +4,12 @@
 package egress
 
 import (
-	"bufio"
-	"errors"
-	"net"
-	"net/netip"
-	"os"
 	"sync"
 	"time"
 
 	"bawn/internal/addr"
 	"bawn/internal/names"
 )
-
-// An upstream is one connection to a server.
-type upstream struct {
-	key      poolKey
-	conn     net.Conn // the TLS, where there is TLS
-	sock     socket   // under it
-	r        *bufio.Reader
-	addr     netip.Addr
-	name     string // address and port, for the record
-	revision uint64 // by which the address was vetted last
-	since    time.Duration
-}
 
 // A poolKey is what two requests of one lease must share to use one connection.
 type poolKey struct {
@@ -41,17 +24,17 @@ type poolKey struct {
 type pool struct {
 	s      *Server
 	mu     sync.Mutex
-	idle   map[poolKey][]*upstream // those of a key that came last are last
-	count  int                     // of all
+	idle   map[poolKey][]*h1Upstream // those of a key that came last are last
+	count  int                       // of all
 	closed bool
 }
 
-func (p *pool) init(s *Server) { p.s, p.idle = s, map[poolKey][]*upstream{} }
+func (p *pool) init(s *Server) { p.s, p.idle = s, map[poolKey][]*h1Upstream{} }
 
 // get takes a connection out of the pool; nil if none will do. One that the
 // server has closed, or said something on, will not; nor one whose address the
 // policy of another revision does not let in any more.
-func (p *pool) get(key poolKey, revision uint64, vet addr.Vet) *upstream {
+func (p *pool) get(key poolKey, revision uint64, vet addr.Vet) *h1Upstream {
 	for {
 		up := p.take(key)
 		if up == nil {
@@ -69,24 +52,7 @@ func (p *pool) get(key poolKey, revision uint64, vet addr.Vet) *upstream {
 	}
 }
 
-// quiet reports whether the connection is open and the server has said nothing
-// since its last response. What came in one segment with that response is in
-// neither the buffer nor the kernel: TLS has it, and would give it out as the
-// answer to the next request.
-func (up *upstream) quiet() bool {
-	if up.r.Buffered() > 0 || !up.sock.usable() {
-		return false
-	}
-	if up.conn == up.sock.conn {
-		return true
-	}
-	up.conn.SetReadDeadline(time.Unix(1, 0))   //nolint:errcheck // shows in the read
-	defer up.conn.SetReadDeadline(time.Time{}) //nolint:errcheck // shows in the next read
-	_, err := up.r.Peek(1)
-	return errors.Is(err, os.ErrDeadlineExceeded)
-}
-
-func (p *pool) take(key poolKey) *upstream {
+func (p *pool) take(key poolKey) *h1Upstream {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := p.idle[key]
@@ -104,7 +70,7 @@ func (p *pool) take(key poolKey) *upstream {
 
 // put gives a connection back, or closes it where there are enough of its key.
 // Where there are enough in all, it closes the one that has waited longest.
-func (p *pool) put(up *upstream) {
+func (p *pool) put(up *h1Upstream) {
 	p.mu.Lock()
 	list := p.idle[up.key]
 	if p.closed || len(list) >= p.s.lim.IdlePerHost {
@@ -116,7 +82,7 @@ func (p *pool) put(up *upstream) {
 	p.idle[up.key] = append(list, up)
 	p.count++
 	p.s.live.idle.Add(1)
-	var oldest *upstream
+	var oldest *h1Upstream
 	if p.count > p.s.lim.IdleUpstreams {
 		oldest = p.takeOldest()
 	}
@@ -127,8 +93,8 @@ func (p *pool) put(up *upstream) {
 }
 
 // takeOldest takes out what has waited longest. mu is held.
-func (p *pool) takeOldest() *upstream {
-	var oldest *upstream
+func (p *pool) takeOldest() *h1Upstream {
+	var oldest *h1Upstream
 	for _, list := range p.idle {
 		if len(list) > 0 && (oldest == nil || list[0].since < oldest.since) {
 			oldest = list[0]
@@ -150,11 +116,11 @@ func (p *pool) takeOldest() *upstream {
 
 // expire closes what has waited since before a moment of the sweep's clock.
 func (p *pool) expire(before time.Duration) {
-	p.remove(func(up *upstream) bool { return up.since < before })
+	p.remove(func(up *h1Upstream) bool { return up.since < before })
 }
 
 // drain closes everything that waits.
-func (p *pool) drain() { p.remove(func(*upstream) bool { return true }) }
+func (p *pool) drain() { p.remove(func(*h1Upstream) bool { return true }) }
 
 func (p *pool) close() {
 	p.mu.Lock()
@@ -163,8 +129,8 @@ func (p *pool) close() {
 	p.drain()
 }
 
-func (p *pool) remove(old func(*upstream) bool) {
-	var out []*upstream
+func (p *pool) remove(old func(*h1Upstream) bool) {
+	var out []*h1Upstream
 	p.mu.Lock()
 	for key, list := range p.idle {
 		kept := list[:0]
@@ -189,10 +155,3 @@ func (p *pool) remove(old func(*upstream) bool) {
 		up.close()
 	}
 }
-
-// close closes the connection without a farewell, which could block.
-func (up *upstream) close() { up.sock.conn.Close() }
-
-// abort closes it so that the server sees a failure: what it has got is not the
-// whole.
-func (up *upstream) abort() { reset(up.sock.conn) }

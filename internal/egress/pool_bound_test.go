@@ -27,7 +27,7 @@ func TestPoolIsBoundedPerLease(t *testing.T) {
 		near, other := net.Pipe()
 		far = append(far, other)
 		s.live.clock.Store(int64(len(far)))
-		p.put(&upstream{key: poolKey{host: host}, conn: near, sock: socket{conn: near}})
+		p.put(&h1Upstream{key: poolKey{host: host}, conn: near, sock: socket{conn: near}})
 	}
 	for i := range 30 {
 		give(i)

@@ -39,7 +39,7 @@ func (x *exchange) commit(revision uint64) (v verdict.Verdict, again bool) {
 		return v, false
 	case now != revision:
 		return allowed, true
-	case x.c.flow.wasCut() != nil:
+	case x.flow.wasCut() != nil:
 		return x.cutVerdict("journal", codes.PolicyDenied, ""), false
 	}
 	return x.d.Verdict, false
@@ -64,7 +64,7 @@ func (x *exchange) finish() {
 // cutVerdict is the refusal of a request that failed at a stage. If Bawn ended
 // the connection itself, that is the reason, whatever failed in consequence.
 func (x *exchange) cutVerdict(stage string, code codes.Code, detail string) verdict.Verdict {
-	why := x.c.flow.wasCut()
+	why := x.flow.wasCut()
 	if why == nil {
 		return verdict.Refuse(stage, code, detail)
 	}

@@ -4,7 +4,6 @@
 package egress
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"net/netip"
@@ -22,86 +21,61 @@ const (
 	maxInterim  = 64 // responses before the final one
 )
 
-// buffers are what one request needs while it is under way, so that a
-// connection that waits holds none of them.
-type buffers struct {
-	head []byte
-	copy []byte
-	up   *bufio.Writer
-	down *bufio.Writer
-}
-
-func newBuffers() *buffers {
-	return &buffers{
-		copy: make([]byte, copyBuffer),
-		up:   bufio.NewWriterSize(nil, writeBuffer),
-		down: bufio.NewWriterSize(nil, writeBuffer),
-	}
-}
-
-// free gives the buffers back, without what they wrote to.
-func (b *buffers) free(s *Server) {
-	b.up.Reset(nil)
-	b.down.Reset(nil)
-	s.buffers.Put(b)
-}
-
 // forward sends the request to up and the response to the agent.
-func (x *exchange) forward(up *upstream) (keep bool) {
-	c := x.c
-	b := c.s.buffers.Get().(*buffers)
+func (x *exchange) forward(up upstreamLeg) (keep bool) {
 	var u *upload
 	settled := false
 	defer func() {
 		if !settled { // a panic: let nobody else have what is still in use
-			up.close()
-			u.abandon(c)
+			up.abort()
+			u.abandon()
+			up.drop()
 		}
-		c.flow.join(nil, netip.Addr{})
-		b.free(c.s)
+		x.flow.join(nil, netip.Addr{})
+		x.leg.done()
 	}()
-	keep = x.exchanged(up, b, &u)
+	keep = x.exchanged(up, &u)
 	settled = true
 	return keep
 }
 
 // exchanged is the inside of forward. u is where the upload is left.
-func (x *exchange) exchanged(up *upstream, b *buffers, u **upload) (keep bool) {
-	c := x.c
-	if !c.flow.join(up.sock.conn, up.addr) {
-		up.close()
+func (x *exchange) exchanged(up upstreamLeg, u **upload) (keep bool) {
+	if !x.flow.join(up, up.address()) {
+		up.drop()
 		return x.deny(x.cutVerdict("upstream", codes.PolicyDenied, ""))
 	}
-	b.down.Reset(c.cl)
 	var err error
-	if *u, err = x.send(up, b); err != nil {
-		up.close()
+	if *u, err = x.send(up); err != nil {
+		up.drop()
 		return x.deny(x.cutVerdict("upstream", codes.UpstreamUnreachable, "sending the request: "+err.Error()))
 	}
 	sent := time.Now()
-	if v := x.await(up, b, *u); !v.Allowed() {
-		up.close()
+	if v := x.await(up, *u); !v.Allowed() {
+		up.abort()
 		x.q.Close = x.q.Close || *u != nil
-		(*u).abandon(c)
+		(*u).abandon()
+		up.drop()
 		return x.deny(v)
 	}
 	x.out.TTFB = audit.Span(time.Since(sent))
-	c.s.stage("first_byte")
-	return x.respond(up, b, *u)
+	x.c.s.stage("first_byte")
+	return x.respond(up, *u)
 }
 
-// respond sends the final response down and settles both connections.
-func (x *exchange) respond(up *upstream, b *buffers, u *upload) (keep bool) {
-	err := x.download(up, b, u)
+// respond sends the final response down and settles both legs.
+func (x *exchange) respond(up upstreamLeg, u *upload) (keep bool) {
+	err := x.download(up, u)
 	whole := u.finished()
-	if err == nil && whole && !x.p.Close && !x.q.BodyUnexpected() && up.r.Buffered() == 0 {
-		x.c.flow.join(nil, netip.Addr{})
-		x.c.t.pool.put(up)
-	} else {
-		up.close()
-	}
 	if !whole {
-		u.abandon(x.c)
+		up.abort()
+		u.abandon()
+	}
+	x.flow.join(nil, netip.Addr{})
+	if err != nil {
+		up.drop()
+	} else {
+		up.settle(whole && !x.p.Close && !x.q.BodyUnexpected())
 	}
 	x.out.BytesUp += u.sent()
 	if err != nil {
@@ -111,7 +85,7 @@ func (x *exchange) respond(up *upstream, b *buffers, u *upload) (keep bool) {
 	x.finish()
 	switch {
 	case !whole:
-		x.c.linger()
+		x.leg.linger()
 		return false
 	case x.q.Close:
 		return false
@@ -123,67 +97,80 @@ func (x *exchange) respond(up *upstream, b *buffers, u *upload) (keep bool) {
 // agent notice: the connection ends inside the message.
 func (x *exchange) broken(err error) {
 	v := x.cutVerdict("upstream", "", err.Error())
-	if e, ok := errors.AsType[*upstreamError](err); ok && x.c.flow.wasCut() == nil {
+	if e, ok := errors.AsType[*upstreamError](err); ok && x.flow.wasCut() == nil {
 		v.Code, v.Detail = codes.UpstreamUnreachable, "reading the response: "+e.err.Error()
 	}
 	x.out.Code, x.out.Error = v.Code, v.Detail
 	x.finish()
-	reset(x.c.raw)
+	x.leg.abort()
 }
 
 // send writes the head, and the body as far as it is here already. What is
 // still to come of it goes up beside the response: then u is not nil.
-func (x *exchange) send(up *upstream, b *buffers) (u *upload, err error) {
-	b.up.Reset(up.conn)
-	target := x.path
-	if x.query != "" {
-		target += x.query
-	}
-	b.head = httpwire.AppendRequest(b.head[:0], &x.q, target)
-	if _, err := b.up.Write(b.head); err != nil {
+func (x *exchange) send(up upstreamLeg) (u *upload, err error) {
+	n, err := up.head(&x.q, x.path+x.query)
+	x.out.BytesUp = int64(n)
+	if err != nil {
 		return nil, err
 	}
-	x.out.BytesUp = int64(len(b.head))
-	if u, err = x.sendBody(up, b); err != nil {
+	if u, err = x.sendBody(up); err != nil {
 		return nil, err
 	}
-	x.c.flow.await(phaseResponse)
+	x.flow.await(phaseResponse)
+	if err := up.flush(); err != nil {
+		return nil, err
+	}
 	if u != nil {
-		if err := b.up.Flush(); err != nil {
-			return nil, err
-		}
 		go u.run()
-		return u, nil
 	}
-	return nil, b.up.Flush()
+	return u, nil
 }
 
-// sendBody writes a body that a guard has read, or that came with the head.
-// For any other it prepares the upload.
-func (x *exchange) sendBody(up *upstream, b *buffers) (*upload, error) {
-	f := x.q.Framing
+// sendBody writes a small body that a guard has read, or that came with the
+// head. For any other it prepares the upload.
+func (x *exchange) sendBody(up upstreamLeg) (*upload, error) {
+	if !x.q.Framing.HasBody() {
+		return nil, up.end(nil)
+	}
+	all := x.body
 	switch {
-	case !f.HasBody():
-		return nil, nil
-	case x.body != nil:
-		n, err := b.up.Write(x.body)
-		x.out.BytesUp += int64(n)
-		return nil, err
-	case f.Kind == httpwire.Length && f.Length <= int64(x.c.r.Buffered()):
-		all, _ := x.c.r.Peek(int(f.Length))
-		n, err := b.up.Write(all)
-		x.c.r.Discard(len(all)) //nolint:errcheck // as many are buffered
+	case len(all) > writeBuffer:
+		return newUpload(x, up, &readBody{left: all}), nil
+	case all == nil:
+		var here bool
+		if all, here = x.leg.arrived(); !here {
+			return newUpload(x, up, x.leg.body()), nil
+		}
 		x.taken = true
-		x.out.BytesUp += int64(n)
+	}
+	n, err := up.write(all)
+	x.out.BytesUp += int64(n)
+	if err != nil {
 		return nil, err
 	}
-	return newUpload(x, up, b.up), nil
+	return nil, up.end(nil)
 }
+
+// A readBody is a body that a guard has read.
+type readBody struct{ left []byte }
+
+func (b *readBody) Read(p []byte) (int, error) {
+	if len(b.left) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, b.left)
+	b.left = b.left[n:]
+	return n, nil
+}
+
+func (b *readBody) Ready() bool { return true }
+
+func (b *readBody) Trailers() httpwire.Fields { return nil }
 
 // await reads up to the final response's head and passes interim ones on.
-func (x *exchange) await(up *upstream, b *buffers, u *upload) verdict.Verdict {
+func (x *exchange) await(up upstreamLeg, u *upload) verdict.Verdict {
 	for range maxInterim {
-		err := x.p.Read(up.r, x.q.Method, x.c.s.lim.Wire)
+		err := up.readHead(&x.p, x.q.Method)
 		switch {
 		case err != nil:
 			return x.noResponse(err, u)
@@ -194,7 +181,7 @@ func (x *exchange) await(up *upstream, b *buffers, u *upload) verdict.Verdict {
 		case x.p.Close:
 			return verdict.Refuse("upstream", codes.UpstreamUnreachable, "an interim response with a body")
 		}
-		if err := x.interim(b, u); err != nil {
+		if err := x.interim(u); err != nil {
 			return x.cutVerdict("upstream", codes.ProtocolError, "writing to the agent: "+err.Error())
 		}
 	}
@@ -218,39 +205,35 @@ func (x *exchange) noResponse(err error, u *upload) verdict.Verdict {
 	return x.cutVerdict("upstream", codes.UpstreamUnreachable, detail)
 }
 
-// interim passes a 1xx response on (RFC 9110 section 15.2). HTTP/1.0 has none,
-// and 100 is for those who wait for it.
-func (x *exchange) interim(b *buffers, u *upload) error {
+// interim passes a 1xx response on (RFC 9110 section 15.2). 100 is for those
+// who wait for it.
+func (x *exchange) interim(u *upload) error {
 	if x.p.Status == 100 {
-		if !x.q.Expect || x.q.Minor == 0 {
+		if !x.q.Expect {
 			return nil
 		}
 		err := x.sendContinue()
 		u.goOn()
 		return err
 	}
-	if x.q.Minor == 0 {
-		return nil
-	}
 	x.p.Fields.DelFunc(withheld)
-	x.down.Lock()
-	defer x.down.Unlock()
-	b.head = httpwire.AppendResponse(b.head[:0], &x.p)
-	x.out.BytesDown += int64(len(b.head))
-	_, err := x.c.cl.Write(b.head)
+	x.interims.Lock()
+	defer x.interims.Unlock()
+	n, err := x.leg.interim(&x.p)
+	x.out.BytesDown += int64(n)
 	return err
 }
 
 // sendContinue asks the agent for its body, once, unless the final response has
 // begun.
 func (x *exchange) sendContinue() error {
-	x.down.Lock()
-	defer x.down.Unlock()
+	x.interims.Lock()
+	defer x.interims.Unlock()
 	if x.continued || x.answered {
 		return nil
 	}
 	x.continued = true
-	_, err := x.c.cl.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n"))
+	_, err := x.leg.interim(&httpwire.Response{Status: 100, Reason: "Continue"})
 	return err
 }
 
@@ -262,44 +245,45 @@ func (e *upstreamError) Unwrap() error { return e.err }
 
 // download writes the final response. Each piece of the body goes down as it
 // comes.
-func (x *exchange) download(up *upstream, b *buffers, u *upload) error {
-	x.down.Lock()
+func (x *exchange) download(up upstreamLeg, u *upload) error {
+	x.interims.Lock()
 	x.answered = true
-	x.down.Unlock()
+	x.interims.Unlock()
 	u.tooLate(x)
-	var from httpwire.Body
-	from.Reset(up.r, x.p.Framing, x.c.s.lim.Wire)
-	x.adapt()
-	b.head = httpwire.AppendResponse(b.head[:0], &x.p)
+	from := up.body(x.p.Framing)
+	x.p.Fields.DelFunc(withheld)
 	x.out.Status = x.p.Status
-	x.out.BytesDown += int64(len(b.head))
-	if _, err := b.down.Write(b.head); err != nil {
+	n, err := x.leg.head(&x.p)
+	x.out.BytesDown += int64(n)
+	if err != nil {
 		return err
 	}
-	var to httpwire.BodyWriter
-	to.Reset(b.down, x.p.Framing)
-	if err := x.copyDown(&to, &from, b); err != nil {
+	if x.p.Framing.HasBody() {
+		if err := x.copyDown(from); err != nil {
+			return err
+		}
+	}
+	if err := x.leg.end(from.Trailers()); err != nil {
 		return err
 	}
-	if err := to.Close(from.Trailers()); err != nil {
-		return err
-	}
-	return b.down.Flush()
+	return x.leg.flush()
 }
 
 // copyDown copies the body, and flushes whenever the next octets are not here.
-func (x *exchange) copyDown(to *httpwire.BodyWriter, from *httpwire.Body, b *buffers) error {
+func (x *exchange) copyDown(from bodyReader) error {
+	buf := x.c.s.copies.Get().(*[]byte)
+	defer x.c.s.copies.Put(buf)
 	for {
 		if !from.Ready() {
-			if err := b.down.Flush(); err != nil {
+			if err := x.leg.flush(); err != nil {
 				return err
 			}
-			x.c.flow.await(phaseBody)
+			x.flow.await(phaseBody)
 		}
-		n, err := from.Read(b.copy)
+		n, err := from.Read(*buf)
 		if n > 0 {
 			x.out.BytesDown += int64(n)
-			if _, err := to.Write(b.copy[:n]); err != nil {
+			if _, err := x.leg.write((*buf)[:n]); err != nil {
 				return err
 			}
 		}
@@ -307,28 +291,8 @@ func (x *exchange) copyDown(to *httpwire.BodyWriter, from *httpwire.Body, b *buf
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			b.down.Flush() //nolint:errcheck // the response is broken already
+			x.leg.flush() //nolint:errcheck // the response is broken already
 			return &upstreamError{err}
 		}
-	}
-}
-
-// adapt makes the head that came up to one for the agent: without what is for
-// one connection, framed as the agent's version of HTTP can read it.
-func (x *exchange) adapt() {
-	x.p.Fields.DelFunc(withheld)
-	switch f := x.p.Framing; {
-	case x.q.Minor == 0 && (f.Kind == httpwire.Chunked || f.Kind == httpwire.UntilClose):
-		x.p.SetFraming(httpwire.Framing{Kind: httpwire.UntilClose})
-		x.q.Close = true
-	case f.Kind == httpwire.UntilClose:
-		// Chunks show the agent whether the end was good, and keep its
-		// connection.
-		x.p.SetFraming(httpwire.Framing{Kind: httpwire.Chunked})
-	}
-	if x.q.Close {
-		x.p.Fields = append(x.p.Fields, httpwire.Field{Name: "Connection", Value: "close"})
-	} else if x.q.Minor == 0 {
-		x.p.Fields = append(x.p.Fields, httpwire.Field{Name: "Connection", Value: "keep-alive"})
 	}
 }

@@ -4,6 +4,7 @@
 package egress
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -137,7 +138,8 @@ type Server struct {
 	lim     Limits
 	tlsDown *tls.Config
 	tlsUp   *tls.Config
-	buffers sync.Pool
+	writers sync.Pool // *bufio.Writer, of heads and small bodies
+	copies  sync.Pool // *[]byte, for bodies on their way
 	live    live
 
 	mu      sync.Mutex
@@ -162,7 +164,8 @@ func New(cfg Config) *Server {
 		cfg.Now = time.Now
 	}
 	s := &Server{cfg: cfg, lim: cfg.Limits.orDefault(), tenants: map[leaseKey]*tenant{}}
-	s.buffers.New = func() any { return newBuffers() }
+	s.writers.New = func() any { return bufio.NewWriterSize(nil, writeBuffer) }
+	s.copies.New = func() any { b := make([]byte, copyBuffer); return &b }
 	s.tlsDown = s.downConfig()
 	s.tlsUp = &tls.Config{
 		RootCAs:                     cfg.Roots,

@@ -31,6 +31,15 @@ func reset(c net.Conn) {
 	c.Close()
 }
 
+func (s *socket) abort() { reset(s.conn) }
+
+func (s *socket) close() { s.conn.Close() }
+
+// A resetter ends a connection by a reset.
+type resetter struct{ net.Conn }
+
+func (r resetter) abort() { reset(r.Conn) }
+
 // gone reports whether the peer has closed the connection. With mayEnd a peer
 // that only ended what it sends, as some simple clients do behind a request
 // without TLS, still waits for the response; a close looks the same until the

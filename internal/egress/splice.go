@@ -39,7 +39,7 @@ func (c *conn) splice(d policy.Decision, proto string, first []byte, sni string)
 	defer up.Close()
 	x.out.Upstream = to.String()
 	c.flow.await(phaseSplice)
-	if !c.flow.join(up, to.Addr()) {
+	if !c.flow.join(resetter{up}, to.Addr()) {
 		x.deny(x.cutVerdict("upstream", codes.PolicyDenied, ""))
 		return
 	}
@@ -94,7 +94,7 @@ func (x *exchange) pump(up net.Conn, first []byte) {
 	}
 	endHalf(up, c.raw, err)
 	x.out.BytesUp, x.out.BytesDown = sent, <-down
-	if v := x.cutVerdict("upstream", "", ""); x.c.flow.wasCut() != nil {
+	if v := x.cutVerdict("upstream", "", ""); x.flow.wasCut() != nil {
 		x.out.Code, x.out.Error = v.Code, v.Detail
 	}
 	x.finish()

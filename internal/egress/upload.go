@@ -4,7 +4,6 @@
 package egress
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"sync"
@@ -18,9 +17,8 @@ import (
 // nil upload is one that is through: the body went with the head.
 type upload struct {
 	x    *exchange
-	up   *upstream
-	w    *bufio.Writer
-	from httpwire.Body
+	up   upstreamLeg
+	from bodyReader
 
 	proceed chan struct{} // closed when the body may be asked for
 	stop    chan struct{} // closed when it must not be any more
@@ -32,12 +30,11 @@ type upload struct {
 	fault   error // after done; of the agent's side
 }
 
-func newUpload(x *exchange, up *upstream, w *bufio.Writer) *upload {
+func newUpload(x *exchange, up upstreamLeg, from bodyReader) *upload {
 	u := &upload{
-		x: x, up: up, w: w,
+		x: x, up: up, from: from,
 		proceed: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	u.from.Reset(x.c.r, x.q.Framing, x.c.s.lim.Wire)
 	if !x.q.Expect {
 		u.goOn()
 	}
@@ -90,26 +87,25 @@ func (u *upload) asked() bool {
 	if err := u.x.sendContinue(); err != nil {
 		return false
 	}
-	u.x.down.Lock()
-	defer u.x.down.Unlock()
+	u.x.interims.Lock()
+	defer u.x.interims.Unlock()
 	return u.x.continued
 }
 
 func (u *upload) copy() error {
-	var to httpwire.BodyWriter
-	to.Reset(u.w, u.x.q.Framing)
-	buf := make([]byte, copyBuffer)
+	buf := u.x.c.s.copies.Get().(*[]byte)
+	defer u.x.c.s.copies.Put(buf)
 	for {
 		if !u.from.Ready() {
-			if err := u.w.Flush(); err != nil {
+			if err := u.up.flush(); err != nil {
 				return err
 			}
-			u.x.c.flow.await(phaseBody)
+			u.x.flow.await(phaseBody)
 		}
-		n, err := u.from.Read(buf)
+		n, err := u.from.Read(*buf)
 		if n > 0 {
 			u.bytes.Add(int64(n))
-			if _, err := to.Write(buf[:n]); err != nil {
+			if _, err := u.up.write((*buf)[:n]); err != nil {
 				return err
 			}
 		}
@@ -121,11 +117,21 @@ func (u *upload) copy() error {
 			return err
 		}
 	}
-	u.x.c.flow.await(phaseResponse)
-	if err := to.Close(nil); err != nil { // trailers are dropped
+	u.x.flow.await(phaseResponse)
+	if err := u.up.end(u.x.requestTrailers(u.from)); err != nil {
 		return err
 	}
-	return u.w.Flush()
+	return u.up.flush()
+}
+
+// requestTrailers are those that go up: of gRPC, and of nothing else.
+func (x *exchange) requestTrailers(from bodyReader) httpwire.Fields {
+	if !x.grpc {
+		return nil
+	}
+	trailers := from.Trailers()
+	trailers.DelFunc(stripped)
+	return trailers
 }
 
 // goOn lets the body be asked for.
@@ -169,16 +175,16 @@ func (u *upload) finished() bool {
 	}
 }
 
-// abandon ends the upload and waits for it. The upstream connection has been
-// closed; the agent's can carry no other request.
-func (u *upload) abandon(c *conn) {
+// abandon ends the upload and waits for it. The upstream leg has been aborted;
+// the agent's can carry no other request.
+func (u *upload) abandon() {
 	if u == nil {
 		return
 	}
 	u.halt()
-	c.raw.SetReadDeadline(time.Now()) //nolint:errcheck // wakes the reader
+	u.x.leg.stop()
 	<-u.done
-	c.raw.SetReadDeadline(time.Time{}) //nolint:errcheck // for linger to set anew
+	u.x.leg.stopped()
 }
 
 // sent is how many octets of the body went up.
