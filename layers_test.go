@@ -24,7 +24,7 @@ var rows = [][]string{
 	{"internal/verdict"},
 	// decisions: pure, no clock, no socket
 	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv", "internal/wirejson"},
-	{"internal/httpwire", "internal/tlshello", "internal/dnswire", "internal/netplan", "internal/apitype"},
+	{"internal/httpwire", "internal/tlshello", "internal/dnswire", "internal/wswire", "internal/netplan", "internal/apitype"},
 	{"internal/guard"},
 	{"internal/policy"},
 	// memory of things
