@@ -30,7 +30,7 @@ var rows = [][]string{
 	// memory of things
 	{"internal/audit", "internal/ca", "internal/store"},
 	// hands: what touches the host
-	{"internal/fdpass", "internal/lending", "internal/peercred"},
+	{"internal/fdpass", "internal/lending", "internal/peercred", "internal/uptls"},
 	{"internal/netkern", "internal/proc", "internal/probe", "internal/dnsclient"},
 	{"internal/netd/netdapi"},
 	{"internal/netd"},

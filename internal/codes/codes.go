@@ -72,3 +72,19 @@ const (
 	TextSecret             Code = "text_secret"
 	TextPersonal           Code = "text_personal"
 )
+
+// Those of the road from the proxy to a server. UpstreamTLSInvalid is for what
+// none of the others says.
+const (
+	UpstreamTLSExpired         Code = "upstream_tls_expired"
+	UpstreamTLSNotYetValid     Code = "upstream_tls_not_yet_valid"
+	UpstreamTLSSelfSigned      Code = "upstream_tls_self_signed"
+	UpstreamTLSWrongHost       Code = "upstream_tls_wrong_host"
+	UpstreamTLSUntrusted       Code = "upstream_tls_untrusted"
+	UpstreamTLSNameConstrained Code = "upstream_tls_name_constrained"
+	UpstreamTLSWeak            Code = "upstream_tls_weak"
+	ParentProxyRefused         Code = "parent_proxy_refused"
+	ParentProxyUnreachable     Code = "parent_proxy_unreachable"
+	CredentialUnavailable      Code = "credential_unavailable"
+	CredentialAmbiguous        Code = "credential_ambiguous"
+)

@@ -113,22 +113,6 @@ func protocolEntries() []Entry {
 	}
 }
 
-func addressEntries() []Entry {
-	return []Entry{
-		{Code: AddressNotPublic, Meaning: "The name resolves to an address that is private, local or otherwise special.", Status: 403,
-			Agent:    askOperator,
-			Operator: showRecord + " If the target is meant, name its range in `addresses:` of the rule. Addresses of this host are never reached."},
-		{Code: AddressUnresolved, Meaning: "The name has no address.", Status: 502,
-			Agent:    "Check the host name. Do not repeat the request.",
-			Operator: showRecord + " The proxy asks the resolvers of its configuration only, never hosts files or search lists."},
-		{Code: UpstreamUnreachable, Meaning: "The server could not be reached, or closed the connection without a proper answer.", Status: 502,
-			Agent: passing, Operator: showRecord + " The request was allowed; the network or the server is at fault."},
-		{Code: UpstreamTLSInvalid, Meaning: "The server could not prove that it is the host that was asked for.", Status: 502,
-			Agent:    "Do not switch verification off, and do not use http instead. Tell your operator.",
-			Operator: showRecord + " Verification cannot be switched off; a private authority has to be among the proxy's roots."},
-	}
-}
-
 func stateEntries() []Entry {
 	return append(policyEntries(), append(limitEntries(), approvalEntries()...)...)
 }
@@ -143,6 +127,8 @@ func policyEntries() []Entry {
 			Agent: askOperator, Operator: explain + " A rule that denies wins over every rule that allows."},
 		{Code: RuleExpired, Meaning: "The rule that would have allowed this has expired.", Status: 403,
 			Agent: askOperator, Operator: explain + " Give the rule a new `expires:`, or remove it."},
+		{Code: CredentialAmbiguous, Meaning: "Rules with different credentials allow this, and which of them to use would be a guess.", Status: 403,
+			Agent: askOperator, Operator: explain + " Give the rules paths, methods or ports that no request can match together, or one credential."},
 		{Code: LeaseLapsed, Meaning: "The proxy has not heard from the part that keeps the policy, and may not go on by an old one.", Status: 503,
 			Agent: passing, Operator: "`bawn status` and `bawn doctor`: `bawn admin` or its database has stopped or hangs."},
 		{Code: JournalUnavailable, Meaning: "The decision could not be put on record, and what is not on record is not done.", Status: 503,
