@@ -25,7 +25,7 @@ var rows = [][]string{
 	// decisions: pure, no clock, no socket
 	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv", "internal/wirejson"},
 	{"internal/httpwire", "internal/tlshello", "internal/dnswire", "internal/wswire", "internal/netplan", "internal/apitype"},
-	{"internal/guard"},
+	{"internal/guard", "internal/h2head"},
 	{"internal/policy"},
 	// memory of things
 	{"internal/audit", "internal/ca", "internal/store"},

@@ -17,6 +17,7 @@ type headParser struct {
 	request bool
 	limit   int // fields
 	dropped int
+	follows follows
 
 	host        string
 	hosts       int
@@ -173,6 +174,8 @@ func (p *headParser) framing(minor int) (Framing, error) {
 		return Framing{Kind: Chunked}, nil
 	case p.lengths > 0:
 		return Framing{Kind: Length, Length: p.length}, nil
+	case p.follows == aBody:
+		return Framing{Kind: Chunked}, nil
 	}
 	return Framing{}, nil
 }

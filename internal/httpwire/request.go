@@ -258,6 +258,9 @@ func (q *Request) frame(p *headParser) error {
 		return err
 	}
 	q.Framing = f
+	if p.follows == noBody && f.HasBody() {
+		return errNoBody
+	}
 	if q.Method == "CONNECT" && f.HasBody() {
 		return refuse(codes.FramingInvalid, "CONNECT with a body")
 	}

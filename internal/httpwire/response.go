@@ -108,7 +108,9 @@ func (p *Response) frame(h *headParser, method string) error {
 	case method == "HEAD" || p.Status == 304:
 		// The fields speak of the body that another request would get.
 		p.Framing = Framing{}
-	case f.Kind == None:
+	case h.follows == noBody && f.HasBody():
+		return errNoBody
+	case f.Kind == None && h.follows == unsaid:
 		p.Framing = Framing{Kind: UntilClose}
 		p.Close = true
 	default:
