@@ -43,7 +43,7 @@ var rows = [][]string{
 	// verbs and wiring
 	{"cmd/bawn"},
 	// the tests' small internet
-	{"internal/roottest"},
+	{"internal/roottest", "internal/world/supply"},
 	{"internal/world"},
 	{"internal/demo", "internal/e2e"},
 }

@@ -22,8 +22,9 @@ type Received struct {
 	Client string // address and port that connected
 	SNI    string // name in the TLS handshake; empty for plain HTTP
 	Host   string // Host header
+	Proto  string // HTTP/1.1 or HTTP/2.0
 	Conn   int    // connections are numbered from 1
-	Head   []byte // the exact bytes up to and including the blank line
+	Head   []byte // the exact bytes up to and including the blank line; those of H2 and H2Only are written anew
 	Body   int64  // body bytes so far, without framing
 	SHA256 string // of those bytes, hex
 }

@@ -59,6 +59,7 @@ type Internet struct {
 	gates gates
 	wire  *sniffer
 	root  *pki
+	dir   string
 
 	pretends pretender
 }
@@ -101,6 +102,7 @@ func (i *Internet) Links(Setup, *None) error {
 func ownAddresses() []string {
 	return []string{
 		MetadataAddr, DNSAddr, DNSAddr6, APIAddr, APIAddr6, gitAddr, filesAddr, registryAddr, brokenAddr, databaseAddr, RefusedAddr,
+		h2Addr, h2OnlyAddr, GRPCAddr, WebSocketAddr, SSHAddr, PostgresAddr, SMTPAddr, TLSAddr,
 	}
 }
 
@@ -115,7 +117,10 @@ func (i *Internet) Serve(s Setup, _ *None) error {
 	if err != nil {
 		return err
 	}
-	i.root = root
+	i.root, i.dir = root, s.Dir
+	if err := ownFiles(s.Dir); err != nil {
+		return err
+	}
 	if i.wire, err = sniff(roleHost + "0"); err != nil {
 		return err
 	}
@@ -163,6 +168,12 @@ func (i *Internet) servePages(root *pki, dir string) error {
 		}
 	}
 	if err := i.rec.serveHTTP(APIAddr, "8443", all, cert); err != nil {
+		return err
+	}
+	if err := i.rec.serveH2(h2Addr, false, all, cert); err != nil {
+		return err
+	}
+	if err := i.rec.serveH2(h2OnlyAddr, true, all, cert); err != nil {
 		return err
 	}
 	secret := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -216,3 +227,6 @@ func (i *Internet) ForgetWire(None, *None) error { i.wire.list(true); return nil
 
 // Release opens a gate.
 func (i *Internet) Release(name string, _ *None) error { i.gates.release(name); return nil }
+
+// Told waits for a gate.
+func (i *Internet) Told(name string, _ *None) error { return i.gates.opened(name) }

@@ -22,6 +22,16 @@ const (
 	registryAddr = "93.184.216.20"
 	brokenAddr   = "93.184.216.30"
 	databaseAddr = "93.184.216.35"
+	h2Addr       = "93.184.216.13"
+	h2OnlyAddr   = "93.184.216.14"
+	// At these nobody listens until a test starts a server there; see
+	// [Upstream.Run] and the package services.
+	GRPCAddr      = "93.184.216.15"
+	WebSocketAddr = "93.184.216.16"
+	SSHAddr       = "93.184.216.17"
+	PostgresAddr  = "93.184.216.18"
+	SMTPAddr      = "93.184.216.19"
+	TLSAddr       = "93.184.216.21"
 	// RefusedAddr answers every connection with a reset, SilentAddr with nothing.
 	RefusedAddr = "93.184.216.40"
 	SilentAddr  = "93.184.216.41"
@@ -44,6 +54,15 @@ type Names struct {
 	PyPI     string // a Python index with one package
 	GoProxy  string // a Go module proxy with one module
 	Database string // TCP 5432: echoes each line
+	H2       string // the pages of API in HTTP/2 and HTTP/1.1
+	H2Only   string // the same in HTTP/2 alone
+
+	GRPC      string // for the servers of the package services
+	WebSocket string
+	SSH       string
+	Postgres  string
+	SMTP      string
+	TLS       string
 
 	SelfSigned string // a certificate that nobody signed
 	Expired    string // a certificate of last year
@@ -71,6 +90,15 @@ func AllNames() Names {
 		PyPI:     "pypi.example.net",
 		GoProxy:  "goproxy.example.net",
 		Database: "db.example.com",
+		H2:       "h2.example.com",
+		H2Only:   "h2only.example.com",
+
+		GRPC:      "grpc.example.com",
+		WebSocket: "ws.example.com",
+		SSH:       "ssh.example.com",
+		Postgres:  "pg.example.com",
+		SMTP:      "smtp.example.com",
+		TLS:       "tls.example.com",
 
 		SelfSigned: "self-signed.example.com",
 		Expired:    "expired.example.com",
@@ -101,6 +129,14 @@ func zone() map[string][]Answer {
 		n.PyPI:        {{Addrs: []string{registryAddr}}},
 		n.GoProxy:     {{Addrs: []string{registryAddr}}},
 		n.Database:    {{Addrs: []string{databaseAddr}}},
+		n.H2:          {{Addrs: []string{h2Addr}}},
+		n.H2Only:      {{Addrs: []string{h2OnlyAddr}}},
+		n.GRPC:        {{Addrs: []string{GRPCAddr}}},
+		n.WebSocket:   {{Addrs: []string{WebSocketAddr}}},
+		n.SSH:         {{Addrs: []string{SSHAddr}}},
+		n.Postgres:    {{Addrs: []string{PostgresAddr}}},
+		n.SMTP:        {{Addrs: []string{SMTPAddr}}},
+		n.TLS:         {{Addrs: []string{TLSAddr}}},
 		n.SelfSigned:  {{Addrs: []string{brokenAddr}}},
 		n.Expired:     {{Addrs: []string{brokenAddr}}},
 		n.WrongHost:   {{Addrs: []string{brokenAddr}}},

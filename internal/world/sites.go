@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // An Echo is what the API host says about a request that it has no page for.
@@ -23,6 +24,7 @@ type Echo struct {
 	Method    string              `json:"method"`
 	Target    string              `json:"target"`
 	Host      string              `json:"host"`
+	Proto     string              `json:"proto"`
 	Headers   map[string][]string `json:"headers"`
 	BodyBytes int64               `json:"body_bytes"`
 	SHA256    string              `json:"sha256"`
@@ -64,6 +66,16 @@ func (g *gates) release(name string) {
 	}
 }
 
+// opened waits until a gate is open, ten seconds at most.
+func (g *gates) opened(name string) error {
+	select {
+	case <-g.channel(name):
+		return nil
+	case <-time.After(10 * time.Second):
+		return fmt.Errorf("gate %s did not open in 10 s", name)
+	}
+}
+
 // wait blocks until the gate that the request names is open, if it names one.
 func (g *gates) wait(r *http.Request) {
 	name := r.URL.Query().Get("gate")
@@ -80,7 +92,7 @@ func (g *gates) wait(r *http.Request) {
 func apiPages(g *gates) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", echo)
-	mux.HandleFunc("/sse", g.sse)
+	streamPages(mux, g)
 	mux.HandleFunc("/download", download)
 	mux.HandleFunc("/upload", echo)
 	mux.HandleFunc("/gate", func(w http.ResponseWriter, r *http.Request) { g.wait(r); echo(w, r) })
@@ -108,22 +120,9 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(Echo{
-		Method: r.Method, Target: r.RequestURI, Host: r.Host, Headers: r.Header,
+		Method: r.Method, Target: r.RequestURI, Host: r.Host, Proto: r.Proto, Headers: r.Header,
 		BodyBytes: n, SHA256: hex.EncodeToString(sum.Sum(nil)),
 	})
-}
-
-// sse sends one event at once and two more when the gate opens.
-func (g *gates) sse(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	rc := http.NewResponseController(w)
-	for i := range 3 {
-		if i == 1 {
-			g.wait(r)
-		}
-		fmt.Fprintf(w, "event: tick\ndata: %d\n\n", i)
-		_ = rc.Flush()
-	}
 }
 
 // download sends ?bytes=N of the pattern, with a length, or with ?chunked=1 without.

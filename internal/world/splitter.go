@@ -98,7 +98,7 @@ func (s *splitter) until(p []byte, mark string, f func([]byte)) []byte {
 func (s *splitter) head(head []byte) {
 	s.req = &Received{
 		Server: s.stream.Server, Client: s.stream.Client, SNI: s.stream.SNI,
-		Conn: s.stream.Conn, Head: head,
+		Conn: s.stream.Conn, Head: head, Proto: "HTTP/1.1",
 	}
 	s.sum, s.left = sha256.New(), 0
 	s.req.SHA256 = hex.EncodeToString(s.sum.Sum(nil))

@@ -62,6 +62,12 @@ func (u *Upstream) Release(gate string) error {
 	return u.w.internet.call("Release", gate, &None{})
 }
 
+// Told waits until a server opens the gate that a request names with
+// ?told=NAME, ten seconds at most.
+func (u *Upstream) Told(gate string) error {
+	return u.w.internet.call("Told", gate, &None{})
+}
+
 // A Watcher is a namespace that counts what reaches it.
 type Watcher struct {
 	w *World

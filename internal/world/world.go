@@ -109,7 +109,7 @@ func (w *World) makeDir() (name string, err error) {
 	w.dir = filepath.Join(baseDir, name)
 	w.undo.Push("files", func(context.Context) error { return os.RemoveAll(w.dir) })
 	// Open to all, since accounts of the host go through it to their homes.
-	for _, d := range []string{"", "etc", "git", "home", "opt", "var", "var/lib", "var/log", "var/cache", "var/mail", "var/tmp"} {
+	for _, d := range []string{"", "etc", "git", "home", "opt", "servers", "var", "var/lib", "var/log", "var/cache", "var/mail", "var/tmp"} {
 		if err := os.Mkdir(filepath.Join(w.dir, d), 0o755); err != nil {
 			return "", fmt.Errorf("making files: %w", err)
 		}
