@@ -6,11 +6,8 @@ package egress
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"syscall"
@@ -47,9 +44,7 @@ func (x *exchange) upstream() (upstreamLeg, verdict.Verdict) {
 	x.out.Upstream = to.String()
 	up := &h1Upstream{s: c.s, pool: &c.t.pool, key: key, conn: raw, sock: socketOf(raw), addr: to.Addr(), name: x.out.Upstream, revision: x.rec.Revision}
 	if !c.plain {
-		began := time.Now()
 		secure, v := x.secure(raw)
-		x.out.TLS = audit.Span(time.Since(began))
 		if !v.Allowed() {
 			raw.Close()
 			return nil, v
@@ -134,38 +129,6 @@ func (x *exchange) dialOne(to netip.AddrPort, limit time.Duration) (net.Conn, er
 		}
 		return nil
 	})
-}
-
-// secure begins verified TLS on a new connection.
-func (x *exchange) secure(raw net.Conn) (*tls.Conn, verdict.Verdict) {
-	ctx, cancel := context.WithTimeout(x.ctx, x.c.s.lim.Dial)
-	defer cancel()
-	cfg := x.c.t.tlsUp.Clone()
-	cfg.ServerName = x.host.String()
-	conn := tls.Client(raw, cfg)
-	err := conn.HandshakeContext(ctx)
-	switch {
-	case err == nil:
-		return conn, allowed
-	case isBroken(err):
-		return nil, x.cutVerdict("dial", codes.UpstreamUnreachable, "TLS: "+err.Error())
-	}
-	return nil, x.cutVerdict("dial", codes.UpstreamTLSInvalid, err.Error())
-}
-
-// isBroken reports whether a handshake failed because the connection did, which
-// says nothing about who is at its end.
-func isBroken(err error) bool {
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return false
-	}
-	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return false
-	}
-	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op != "remote error" {
-		return true
-	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // A NetDialer dials on the host's network.

@@ -103,11 +103,11 @@ func TestUpstreamFaults(t *testing.T) {
 		"another root": {func(r *rig) {
 			r.serverCA, _ = newCA(r.t)
 			r.upstream(apiHost, apiAddr, 443, echo)
-		}, codes.UpstreamTLSInvalid},
+		}, codes.UpstreamTLSUntrusted},
 		"another name": {func(r *rig) {
 			r.upstream("other.example.com", apiAddr, 443, echo)
 			r.net.add(apiHost, apiAddr)
-		}, codes.UpstreamTLSInvalid},
+		}, codes.UpstreamTLSWrongHost},
 		"no TLS": {func(r *rig) {
 			r.upstream(apiHost, apiAddr, 80, echo)
 			r.net.servers[netip.MustParseAddrPort(apiAddr+":443")] = r.net.servers[netip.MustParseAddrPort(apiAddr+":80")]
@@ -123,7 +123,7 @@ func TestUpstreamFaults(t *testing.T) {
 			r.t.Cleanup(func() { srv.Close() })
 			r.net.add(apiHost, apiAddr)
 			r.net.servers[netip.MustParseAddrPort(apiAddr+":443")] = ln.Addr().String()
-		}, codes.UpstreamTLSInvalid},
+		}, codes.UpstreamTLSWeak},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, basic)

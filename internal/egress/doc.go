@@ -17,6 +17,7 @@
 //	authority.go    what an agent must not send is taken out
 //	record.go       the decision goes on record, and the lease is checked again
 //	dial.go         the name is resolved, every address vetted, one dialled
+//	secure.go       verified TLS with the server
 //	pool.go         upstream connections that wait for the next request
 //	relay.go        head and body go up, the response comes down
 //	leg.go          what a request needs of its two connections, in any version

@@ -12,6 +12,7 @@ import (
 	"bawn/internal/audit"
 	"bawn/internal/codes"
 	"bawn/internal/httpwire"
+	"bawn/internal/uptls"
 	"bawn/internal/verdict"
 )
 
@@ -197,6 +198,9 @@ func (x *exchange) noResponse(err error, u *upload) verdict.Verdict {
 	}
 	if e, ok := errors.AsType[*httpwire.Error](err); ok {
 		return verdict.Refuse("upstream", codes.UpstreamUnreachable, "the response is malformed: "+e.Error())
+	}
+	if e, ok := uptls.Late(err); ok {
+		return x.cutVerdict("upstream", e.Code, e.Detail)
 	}
 	detail := "no response: " + err.Error()
 	if errors.Is(err, io.EOF) {

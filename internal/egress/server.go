@@ -20,6 +20,7 @@ import (
 	"bawn/internal/ids"
 	"bawn/internal/names"
 	"bawn/internal/policy"
+	"bawn/internal/uptls"
 	"bawn/internal/verdict"
 )
 
@@ -137,7 +138,7 @@ type Server struct {
 	cfg     Config
 	lim     Limits
 	tlsDown *tls.Config
-	tlsUp   *tls.Config
+	trust   *uptls.Trust
 	writers sync.Pool // *bufio.Writer, of heads and small bodies
 	copies  sync.Pool // *[]byte, for bodies on their way
 	live    live
@@ -167,12 +168,7 @@ func New(cfg Config) *Server {
 	s.writers.New = func() any { return bufio.NewWriterSize(nil, writeBuffer) }
 	s.copies.New = func() any { b := make([]byte, copyBuffer); return &b }
 	s.tlsDown = s.downConfig()
-	s.tlsUp = &tls.Config{
-		RootCAs:                     cfg.Roots,
-		MinVersion:                  tls.VersionTLS12,
-		NextProtos:                  []string{"http/1.1"},
-		DynamicRecordSizingDisabled: true,
-	}
+	s.trust = uptls.New(cfg.Roots, nil)
 	s.live.init(s)
 	return s
 }
@@ -197,11 +193,8 @@ type tenant struct {
 	conns   counter // open ones, within the bound
 	refused counter // ones beyond it that are being told so
 	pool    pool
-	tlsUp   *tls.Config // with the lease's own session tickets
+	tlsUp   *uptls.Client
 }
-
-// sessionTickets is how many upstream TLS sessions a lease may resume.
-const sessionTickets = 64
 
 func (s *Server) enterTenant(id ids.Identity) *tenant {
 	s.mu.Lock()
@@ -209,8 +202,7 @@ func (s *Server) enterTenant(id ids.Identity) *tenant {
 	key := leaseKey{id.Slot, id.Gen}
 	t := s.tenants[key]
 	if t == nil {
-		t = &tenant{key: key, tlsUp: s.tlsUp.Clone()}
-		t.tlsUp.ClientSessionCache = tls.NewLRUClientSessionCache(sessionTickets)
+		t = &tenant{key: key, tlsUp: s.trust.Client()}
 		t.pool.init(s)
 		s.tenants[key] = t
 	}

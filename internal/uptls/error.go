@@ -76,26 +76,27 @@ func (h *handshake) refusedBy(alert string, err error) *Error {
 	case h.presented:
 		e.Detail = "the server refused the certificate that it was shown: " + alert
 	case h.asked:
-		e.Detail = "the server wants a certificate, and the rule has no credential: " + alert
+		e.Detail = wantsCertificate + alert
 	}
 	return e
 }
 
-// Late says what the failure of a connection that was verified already means,
-// if it is the server's word: with TLS 1.3 it judges a certificate, or that
-// there is none, only after the handshake.
-func (s *Secured) Late(err error) (*Error, bool) {
+// Late says what the failure of a verified connection means, if it is the
+// server's word: with TLS 1.3 a server judges a certificate, or that there is
+// none, only after the handshake.
+func Late(err error) (*Error, bool) {
 	alert, ok := alertOf(err)
 	if !ok {
 		return nil, false
 	}
-	h := &handshake{accepted: true, presented: s.Presented, asked: s.asked || alert == alertCertRequired}
-	e := h.refusedBy(alert, err)
-	if !h.presented && !h.asked {
-		e.Detail = "the server ended the connection: " + alert
+	e := &Error{Code: codes.UpstreamTLSInvalid, Detail: "the server ended the connection: " + alert, err: err}
+	if alert == alertCertRequired {
+		e.Detail = wantsCertificate + alert
 	}
 	return e, true
 }
+
+const wantsCertificate = "the server wants a certificate, and the rule has no credential: "
 
 // broken reports whether a handshake failed because the connection did.
 func broken(err error) bool {

@@ -100,8 +100,6 @@ type Secured struct {
 	ALPN      string // that was agreed on; empty: none
 	Resumed   bool
 	Presented bool // the server asked for a certificate and got that of the use
-
-	asked bool // the server asked for a certificate
 }
 
 // Handshake begins verified TLS on raw, which stays the caller's to close after
@@ -118,7 +116,7 @@ func (c *Client) Handshake(ctx context.Context, raw net.Conn, u Use) (*Secured, 
 		return nil, h.classify(err)
 	}
 	state := conn.ConnectionState()
-	return &Secured{Conn: conn, ALPN: state.NegotiatedProtocol, Resumed: state.DidResume, Presented: h.presented, asked: h.asked}, nil
+	return &Secured{Conn: conn, ALPN: state.NegotiatedProtocol, Resumed: state.DidResume, Presented: h.presented}, nil
 }
 
 // A handshake is one on its way. It stays with its connection, which may learn
