@@ -9,6 +9,10 @@
 // body within its limits, decodes it, and calls Body; nothing has been forwarded
 // until then. A request that no guard asked the body of is streamed.
 //
+// A request that opens a WebSocket is let through only by guards that judge what
+// follows on it: a [MessageGuard] is handed each message of the agent, whole,
+// before any of it is sent on.
+//
 // A [Chain] is the guards of one request in the order of [List], which is the
 // one place where the order stands. The first refusal ends it. Everything that
 // is not a clear Allow is a refusal: the zero value, an answer that makes no
@@ -57,6 +61,16 @@ type Request struct {
 	HasBody  bool   // framing announces a body, even an empty one of unknown length
 	Body     []byte // decoded; only in Body
 	Revision uint64 // of the policy that let it come this far
+
+	WebSocket bool // it opens one; it has no body then
+}
+
+// A Message is one message that the agent sends on a WebSocket. It is put
+// together from its fragments and decompressed; a text is valid UTF-8.
+type Message struct {
+	Request *Request // that opened the WebSocket
+	Binary  bool
+	Data    []byte // not to be changed or kept
 }
 
 // An Answer is what a guard says.
@@ -91,6 +105,15 @@ type Guard interface {
 	Body(*Request) Verdict
 }
 
+// A MessageGuard is a guard that can judge WebSockets. One that is not refuses
+// them: it would not see what they carry.
+type MessageGuard interface {
+	Guard
+	// Message judges one message of a WebSocket whose request Head let
+	// through. It may not answer NeedBody.
+	Message(*Message) Verdict
+}
+
 // A Step is one guard of a chain under its name.
 type Step struct {
 	Name  string
@@ -103,6 +126,7 @@ type Step struct {
 func List() []Step {
 	list := []Step{
 		{Name: "read-only", Guard: ReadOnly{}},
+		{Name: "json", Guard: JSON{}},
 	}
 	for i := range list {
 		list[i].order = i
@@ -151,6 +175,9 @@ func (c Chain) With(more Chain) Chain {
 // guards that have to see the body before anything is sent, nil for none.
 func (c Chain) Head(r *Request) (v verdict.Verdict, needBody Chain) {
 	for i := range c {
+		if _, judges := c[i].Guard.(MessageGuard); r.WebSocket && !judges {
+			return c[i].refused("guard", Refuse(codes.WebSocketUninspectable, "cannot judge messages")), nil
+		}
 		switch answer := c[i].Guard.Head(r); answer.Answer {
 		case Allow:
 		case NeedBody:
@@ -170,6 +197,20 @@ func (c Chain) Body(r *Request) verdict.Verdict {
 		}
 	}
 	return verdict.Verdict{Effect: verdict.Allow, Stage: "body"}
+}
+
+// Message asks every guard of c about a message.
+func (c Chain) Message(m *Message) verdict.Verdict {
+	for i := range c {
+		answer := Refuse(codes.WebSocketUninspectable, "cannot judge messages")
+		if g, judges := c[i].Guard.(MessageGuard); judges {
+			answer = g.Message(m)
+		}
+		if answer.Answer != Allow {
+			return c[i].refused("message", answer)
+		}
+	}
+	return verdict.Verdict{Effect: verdict.Allow, Stage: "message"}
 }
 
 // refused makes the verdict of a refusal. A guard that gave no code, or asked

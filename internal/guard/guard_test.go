@@ -107,6 +107,69 @@ func TestListHasEachNameOnce(t *testing.T) {
 	}
 }
 
+func TestWebSocketsNeedGuardsThatJudgeThem(t *testing.T) {
+	asked := 0
+	deaf := chain(&asked, [2]guard.Verdict{allow, allow})
+	v, _ := deaf.Head(&guard.Request{Method: "GET", WebSocket: true})
+	if v.Why() != codes.WebSocketUninspectable || v.Stage != "guard" || asked != 0 {
+		t.Errorf("head: %+v, asked %d", v, asked)
+	}
+	if v := deaf.Message(&guard.Message{}); v.Why() != codes.WebSocketUninspectable || v.Stage != "message" {
+		t.Errorf("message: %+v", v)
+	}
+	json, _ := guard.Named("json")
+	c := guard.Chain{json}
+	if v, need := c.Head(&guard.Request{Method: "GET", WebSocket: true}); !v.Allowed() || need != nil {
+		t.Errorf("json: %+v", v)
+	}
+	if v := c.Message(&guard.Message{Data: []byte(`{}`)}); !v.Allowed() || v.Stage != "message" {
+		t.Errorf("json: %+v", v)
+	}
+	if v := append(c, deaf...).Message(&guard.Message{Data: []byte(`{}`)}); v.Allowed() {
+		t.Error("one guard cannot judge, and the message passes")
+	}
+	if v := guard.Chain(nil).Message(&guard.Message{}); !v.Allowed() {
+		t.Errorf("no guard: %+v", v)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	typed := func(value string) *guard.Request {
+		return &guard.Request{Method: "POST", HasBody: true, Header: httpwire.Fields{{Name: "Content-Type", Value: value}}}
+	}
+	for value, ok := range map[string]bool{
+		"application/json": true, "Application/JSON; charset=UTF-8": true, `application/json;charset="utf-8"`: true,
+		"application/problem+json": true, "application/json-patch+json": true,
+		"": false, "text/plain": false, "application/json; charset=utf-16": false, "application/json; charset=utf-7": false,
+		"text/json": false, "application/jsonp": false, "application/x, application/json": false, "multipart/form-data; x=application/json": false,
+		"application/x-www-form-urlencoded": false, "application/json, text/plain": false, "application/a,b+json": false,
+	} {
+		v := guard.JSON{}.Head(typed(value))
+		if (v.Answer == guard.NeedBody) != ok || !ok && v.Code != codes.ContentTypeDenied {
+			t.Errorf("%q: %+v", value, v)
+		}
+	}
+	if v := (guard.JSON{}).Head(&guard.Request{Method: "POST", HasBody: true}); v.Code != codes.ContentTypeDenied {
+		t.Errorf("no type: %+v", v)
+	}
+	if v := (guard.JSON{}).Head(&guard.Request{Method: "GET"}); v.Answer != guard.Allow {
+		t.Errorf("no body: %+v", v)
+	}
+	for body, code := range map[string]codes.Code{
+		`{"a":[1]}`: "", ``: codes.BodyNotJSON, `{"a":1}{"a":1}`: codes.BodyNotJSON, `{"a":1,"A":2}`: codes.JSONDuplicateKey, "\ufeff{}": codes.BodyNotJSON,
+	} {
+		if v := (guard.JSON{}).Body(&guard.Request{Body: []byte(body)}); v.Code != code || (v.Answer == guard.Allow) != (code == "") {
+			t.Errorf("body %q: %+v", body, v)
+		}
+		if v := (guard.JSON{}).Message(&guard.Message{Data: []byte(body)}); v.Code != code {
+			t.Errorf("message %q: %+v", body, v)
+		}
+	}
+	if v := (guard.JSON{}).Message(&guard.Message{Binary: true, Data: []byte(`{}`)}); v.Code != codes.WebSocketUninspectable {
+		t.Errorf("binary: %+v", v)
+	}
+}
+
 func TestReadOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request guard.Request
