@@ -127,7 +127,8 @@ func (a *app) policyExplain() *cobra.Command {
 		Short: "Judge one request by the code that enforces, and say which rules matched; exit status 1 when it is denied",
 		Long: `Judge one request by the code that enforces, and say which rules matched.
 Nothing is asked or sent. With method CONNECT, HOST[:PORT] for URL asks about
-name and port alone. Exit status 1 when the request is denied.`,
+name and port alone; a wss URL with GET is about a WebSocket. Exit status 1 when
+the request is denied.`,
 		Args: wants("AGENT", "METHOD", "URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := a.client().ExplainPolicy(cmd.Context(), apitype.ExplainPolicy{Agent: args[0], Method: args[1], URL: args[2]})

@@ -223,7 +223,7 @@ func (s *Server) explainPolicy(w http.ResponseWriter, q *http.Request, _ peercre
 		return err
 	}
 	if !strings.Contains(e.URL, "://") && e.Method != "" && e.Method != http.MethodConnect {
-		return &apitype.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("explaining: reading %q: begins with neither https:// nor http://", e.URL), Hint: "with method CONNECT, HOST[:PORT] asks about name and port alone"}
+		return &apitype.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("explaining: reading %q: begins with none of https://, http://, wss:// and ws://", e.URL), Hint: "with method CONNECT, HOST[:PORT] asks about name and port alone"}
 	}
 	x, err := p.Explain(e.Agent, e.Method, e.URL, s.o.Now())
 	if err != nil {

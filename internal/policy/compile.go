@@ -108,6 +108,7 @@ func compile(d *Document, known Known) (*Policy, Problems) {
 		}
 	})
 	emptyRules(d, &p.warnings)
+	deafWebSockets(d, &p.warnings)
 	p.missing(known)
 	return p, problems
 }
@@ -144,14 +145,19 @@ func unsupported(d *Document, problems *Problems) {
 			{"account", ru.account != "", "account pins are "},
 			{"allow_fields", ru.fields != nil, "allow_fields is "},
 			{"ask", ru.ask, "ask: true is "},
-			{"websocket", ru.websocket, "websocket: true is "},
-			{"guard", ru.guard != "" && ru.guard != "read-only", "guard " + ru.guard + " is "},
+			{"guard", ru.guard != "" && !built(ru.guard), "guard " + ru.guard + " is "},
 		} {
 			if k.used {
 				problems.add(ru.at(k.name), ru.id+" "+k.name, "remove the rule or the key", "%s%s", k.what, notYetEnforced)
 			}
 		}
 	})
+}
+
+// built reports whether this build has a guard of that name.
+func built(name string) bool {
+	_, ok := guard.Named(name)
+	return ok
 }
 
 // owned refuses allowing rules on hosts that belong to a preset.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -147,7 +148,7 @@ func (w *writer) rule(ru *rule) {
 // allowing writes the keys that only allowing rules have.
 func (w *writer) allowing(ru *rule, put func(key, value string)) {
 	put("inspect", ru.inspect.String())
-	put("websocket", "false")
+	put("websocket", strconv.FormatBool(ru.websocket))
 	if ru.addresses != nil {
 		list := make([]string, len(ru.addresses))
 		for i, p := range ru.addresses {

@@ -155,14 +155,17 @@ func (ru *rule) subjectText() string {
 		}
 		b.WriteString(" paths [" + strings.Join(list, ", ") + "]")
 	}
+	if ru.websocket {
+		b.WriteString(" websocket")
+	}
 	return b.String()
 }
 
 // String gives the query as a URL with its method.
 func (q Query) String() string {
-	scheme := "https"
-	if q.Plain {
-		scheme = "http"
+	scheme := map[bool]string{false: "https", true: "http"}[q.Plain]
+	if q.WebSocket {
+		scheme = map[bool]string{false: "wss", true: "ws"}[q.Plain]
 	}
 	s := fmt.Sprintf("%s://%s:%d%s", scheme, q.Host, q.Port, q.Path)
 	if q.Method != "" {
@@ -171,10 +174,11 @@ func (q Query) String() string {
 	return s
 }
 
-var errTarget = errors.New("wants https://HOST[:PORT]/PATH, http://HOST[:PORT]/PATH or HOST[:PORT]")
+var errTarget = errors.New("wants https://HOST[:PORT]/PATH (or http, wss, ws) or HOST[:PORT]")
 
 // ParseQuery reads what an operator asks about: a URL with a method, or
-// HOST[:PORT] for name and port alone, where method is ignored. The name goes
+// HOST[:PORT] for name and port alone, where method is ignored. A WebSocket,
+// wss or ws, is a GET. The name goes
 // through the one canonicaliser and the path through that of requests, so that
 // the answer is the one that a request would get.
 func ParseQuery(method, target string) (Query, error) {
@@ -191,6 +195,10 @@ func ParseQuery(method, target string) (Query, error) {
 	case scheme == "https" || !isURL && path == "":
 	case scheme == "http":
 		q.Plain, q.Port = true, 80
+	case scheme == "wss":
+		q.WebSocket = true
+	case scheme == "ws":
+		q.WebSocket, q.Plain, q.Port = true, true, 80
 	default:
 		return Query{}, fmt.Errorf("reading %s: %w", show(target), errTarget)
 	}
@@ -214,6 +222,9 @@ func ParseQuery(method, target string) (Query, error) {
 	q.Method = method
 	if method == "" {
 		q.Method = "GET"
+	}
+	if q.WebSocket && q.Method != "GET" {
+		return Query{}, fmt.Errorf("reading %s: a WebSocket is opened by GET, not by %s", show(target), show(method))
 	}
 	return q, nil
 }

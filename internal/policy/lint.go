@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"bawn/internal/guard"
 	"bawn/internal/names"
 )
 
@@ -91,6 +92,23 @@ func emptyRules(d *Document, warnings *Problems) {
 	})
 }
 
+// deafWebSockets warns of rules that allow WebSockets and never open one.
+func deafWebSockets(d *Document, warnings *Problems) {
+	d.each(func(_ *body, ru *rule) {
+		if !ru.websocket {
+			return
+		}
+		if ru.methods != nil && !contains(ru.methods, "GET") {
+			warnings.add(ru.at("websocket"), ru.id+" websocket", "add GET to methods", "a WebSocket is opened by GET, which the rule does not allow")
+		}
+		for _, step := range ru.chain {
+			if _, judges := step.Guard.(guard.MessageGuard); !judges {
+				warnings.add(ru.at("websocket"), ru.id+" websocket", "remove one of the two", "guard %s refuses every WebSocket", step.Name)
+			}
+		}
+	})
+}
+
 // shadowed warns of rules of list that make no difference beside all.
 func shadowed(list []*rule, all *set, warnings *Problems) {
 	for _, ru := range list {
@@ -129,8 +147,9 @@ func (ru *rule) matchesAllOf(other *rule) bool {
 }
 
 // sameEffect reports whether an allowing rule does to a request what other does.
+// It may open WebSockets where other does not.
 func (ru *rule) sameEffect(other *rule) bool {
-	if ru.inspect != other.inspect || ru.guard != other.guard || ru.sensitive != other.sensitive || len(ru.addresses) != len(other.addresses) {
+	if ru.inspect != other.inspect || !ru.websocket && other.websocket || ru.guard != other.guard || ru.sensitive != other.sensitive || len(ru.addresses) != len(other.addresses) {
 		return false
 	}
 	for i, p := range ru.addresses {

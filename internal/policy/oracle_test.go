@@ -23,6 +23,7 @@ type plainRule struct {
 	methods, paths []string // nil: not written
 	expired        bool
 	inspect        string // "": not written
+	websocket      bool
 }
 
 // yaml writes the rule.
@@ -39,6 +40,9 @@ func (r plainRule) yaml() string {
 	add("paths", r.paths)
 	if r.inspect != "" {
 		keys = append(keys, "inspect: "+r.inspect)
+	}
+	if r.websocket {
+		keys = append(keys, "websocket: true")
 	}
 	if r.expired {
 		keys = append(keys, "expires: 2020-01-01T00:00:00Z")
@@ -70,7 +74,7 @@ func (r plainRule) matches(q policy.Query) bool {
 	}) {
 		return false
 	}
-	if r.methods != nil && !slices.Contains(r.methods, q.Method) {
+	if r.methods != nil && !slices.Contains(r.methods, q.Method) || q.WebSocket && !r.websocket && !r.deny {
 		return false
 	}
 	return r.paths == nil || slices.ContainsFunc(r.paths, func(p string) bool {
@@ -108,6 +112,9 @@ func randomRule(rnd *rand.Rand) plainRule {
 		ports:   some(rnd, "443", "80", "8080/http", "8443"),
 		methods: some(rnd, "GET", "PUT"), paths: some(rnd, "/", "/v1/**", "/v1/x"),
 	}
+	if r.websocket = !r.deny && rnd.IntN(4) == 0; r.websocket {
+		return r
+	}
 	if !r.deny && r.methods == nil && r.paths == nil && !slices.Contains(r.ports, "80") && !slices.Contains(r.ports, "8080/http") {
 		r.inspect = pick(rnd, "", "full", "sni", "none")
 	}
@@ -134,7 +141,10 @@ func TestDecisionsAgreeWithASecondReader(t *testing.T) {
 				for _, method := range []string{"GET", "PUT"} {
 					for _, path := range []string{"/", "/v1", "/v1/", "/v1/x", "/v1/x/y", "/v2"} {
 						for _, plain := range []bool{true, false} {
-							checkRequest(t, src, a, list, policy.Query{Host: names.MustParse(host), Port: port, Plain: plain, Method: method, Path: path})
+							q := policy.Query{Host: names.MustParse(host), Port: port, Plain: plain, Method: method, Path: path}
+							checkRequest(t, src, a, list, q)
+							q.WebSocket = true
+							checkRequest(t, src, a, list, q)
 						}
 					}
 				}

@@ -282,6 +282,51 @@ func TestOverlapTakesTheStrictest(t *testing.T) {
 	}
 }
 
+// TestWebSocketsNeedARuleThatSaysSo: and a rule that says so lets plain requests
+// through as well.
+func TestWebSocketsNeedARuleThatSaysSo(t *testing.T) {
+	p := load(t, rules(
+		`{host: a.example, websocket: true, guard: json, paths: ["/ws"]}`,
+		`{host: "*.example", guard: read-only, accept_risk: "a test"}`,
+		`{deny: {host: b.example, paths: ["/ws"]}}`, `{host: b.example, websocket: true, ports: [443, 80]}`,
+		`{host: c.example, websocket: true, methods: [POST]}`, `{host: d.example, websocket: true, guard: read-only}`,
+		`{host: e.example, websocket: true}`, `{host: e.example}`,
+	))
+	a := p.Agent("dev")
+	for s, want := range map[string]string{
+		"GET wss://a.example/ws": "allow p.1", "GET https://a.example/ws": "allow p.1", "GET wss://a.example/": "deny path_not_allowed",
+		"GET wss://z.example/": "deny websocket_not_allowed", "GET https://z.example/": "allow p.2",
+		"GET wss://b.example/ws": "deny policy_denied p.3", "GET wss://b.example/x": "allow p.4", "GET ws://b.example/x": "allow p.4",
+		"GET wss://c.example/": "deny method_not_allowed", "GET wss://d.example/": "allow p.6",
+	} {
+		if got := said(ask(a, query(t, s))); got != want {
+			t.Errorf("%s: %s, want %s", s, got, want)
+		}
+	}
+	if d := ask(a, query(t, "GET wss://a.example/ws")); len(d.Guards) != 1 || d.Guards[0].Name != "json" {
+		t.Errorf("guards of a rule that does not match a WebSocket: %v", d.Guards)
+	}
+	if d := ask(a, query(t, "GET https://a.example/ws")); len(d.Guards) != 2 {
+		t.Errorf("guards of a plain request: %v", d.Guards)
+	}
+	w := p.Warnings(now).Error()
+	for _, want := range []string{"p.5 websocket: a WebSocket is opened by GET", "p.6 websocket: guard read-only refuses every WebSocket", "p.8: makes no difference: rule p.7"} {
+		if !strings.Contains(w, want) {
+			t.Errorf("no warning %q in\n%s", want, w)
+		}
+	}
+	if strings.Contains(w, "p.7:") {
+		t.Errorf("a rule that allows WebSockets is covered by none that does not:\n%s", w)
+	}
+	x, err := p.Explain("dev", "GET", "wss://z.example/", now)
+	if err != nil || !strings.Contains(x.String(), "GET wss://z.example:443/: deny websocket_not_allowed") || !strings.Contains(x.String(), "no WebSocket") {
+		t.Errorf("%v, %s", err, x.String())
+	}
+	if _, err := policy.ParseQuery("POST", "wss://a.example/"); err == nil {
+		t.Error("a WebSocket by POST")
+	}
+}
+
 func TestAgentHasProfileAndOwnRules(t *testing.T) {
 	src := "version: 1\nprofiles:\n  p: {rules: [{host: a.example}]}\n  q: {rules: [{host: q.example}]}\n" +
 		"agents:\n  dev: {profile: p, rules: [{host: b.example}, {deny: {host: a.example, methods: [PUT]}}]}\n  bare: {rules: [{host: c.example}]}\n"

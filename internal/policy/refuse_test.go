@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 		"both":                       {rules("{host: a.example, account: x, credential: y}"), "exclude each other"},
 		"allow_fields":               {rules("{host: a.example, allow_fields: [x]}"), "allow_fields is not yet supported by this build"},
 		"ask":                        {rules("{host: a.example, ask: true}"), "ask: true is not yet supported by this build"},
-		"websocket":                  {rules("{host: a.example, websocket: true}"), "websocket: true is not yet supported by this build"},
+		"websocket with sni":         {rules("{host: a.example, inspect: sni, websocket: true}"), "cannot be enforced with inspect: sni"},
 		"a later guard":              {rules("{host: a.example, guard: text-filter}"), "guard text-filter is not yet supported by this build"},
 		"too many rules on a host":   {rules(manyRules(257)...), "line 261: p.257: more than 256 rules about one host"},
 		"budgets":                    {"version: 1\nprofiles: {p: {budgets: {requests: 600/min}}}\n", "p budgets: budgets are not yet supported by this build"},
