@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
 
+	"bawn/internal/casetest/talk"
 	"bawn/internal/codes"
 	"bawn/internal/names"
 )
@@ -38,10 +39,12 @@ type Case struct {
 	Authority  string // first line of a connect section
 	ConnectRaw []byte // nil when not given
 	SNI        *string
-	ALPN       string
+	ALPN       []string
 	Dst        string // ADDRESS:PORT or NAME:PORT; "" when not given
 
-	Streams   [][]byte // what the client sends, a section each
+	Streams   [][]byte       // what the client sends, a section each
+	H2        []talk.Request // the same where the client speaks HTTP/2
+	Queries   []Query
 	DNS       []dnsLine
 	Upstream  []byte    // response that the pretend upstream gives; nil for the default
 	Time      time.Time // zero: the time of the run
@@ -87,7 +90,7 @@ func sections() []section {
 		{"messages", false, (*Case).readMessages},
 		{"query", false, (*Case).readQuery},
 		{"dns", true, (*Case).readDNS},
-		{"upstream", true, func(c *Case, s string) error { c.Upstream = responses(s); return nil }},
+		{"upstream", true, (*Case).readUpstream},
 		{"state", true, (*Case).readState},
 		{"forwarded", false, (*Case).readForwarded},
 		{"want", true, (*Case).readWant},
@@ -128,7 +131,7 @@ func Parse(file string, data []byte) (*Case, error) {
 
 // early orders the sections that others depend on first.
 func early(name string) int {
-	return map[string]int{"arrive": -1}[name]
+	return map[string]int{"arrive": -2, "connect": -1}[name]
 }
 
 func (c *Case) malformed(section, why string) error {
@@ -146,17 +149,31 @@ func (c *Case) complete() error {
 		return c.malformed("connect", "dst and sni are for transparent and tcp, sni for connect too")
 	case c.Arrive == arriveAbsolute && len(c.Streams) == 0:
 		return c.malformed("request", "missing: arrive absolute needs one")
+	case c.Arrive == arriveDNS:
+		return c.completeDNS()
+	case len(c.Queries) > 0:
+		return c.malformed("query", "only arrive dns has queries")
 	case (c.Arrive == arriveTransparent || c.Arrive == arriveTCP) && c.Dst == "":
 		return c.malformed("connect", "missing: arrive "+c.Arrive+" needs a line dst=ADDRESS:PORT or dst=NAME:PORT")
 	}
 	return nil
 }
 
+func (c *Case) completeDNS() error {
+	switch {
+	case len(c.Queries) == 0 && len(c.Streams) == 0:
+		return c.malformed("query", "missing: arrive dns needs a question")
+	case len(c.Queries) > 0 && len(c.Streams) > 0:
+		return c.malformed("query", "stands beside request.raw: one is for UDP, the other for TCP")
+	case c.Dst != "" || c.SNI != nil || c.ALPN != nil || c.Authority != "":
+		return c.malformed("connect", "has no place with arrive dns")
+	}
+	return nil
+}
+
 func (c *Case) readArrive(s string) error {
 	switch s = strings.TrimSpace(s); s {
-	case arriveConnect, arriveAbsolute, arriveTransparent, arriveTCP:
-	case arriveDNS:
-		c.Unsupported = append(c.Unsupported, "arrive dns")
+	case arriveConnect, arriveAbsolute, arriveTransparent, arriveTCP, arriveDNS:
 	default:
 		return fmt.Errorf("%q is none of connect, absolute, transparent, tcp, dns", s)
 	}
@@ -174,8 +191,8 @@ func (c *Case) readConnect(s string) error {
 		case isOption && key == "sni":
 			c.SNI = &value
 		case isOption && key == "alpn":
-			c.ALPN = value
-			if value != "http/1.1" {
+			c.ALPN = strings.Split(value, ",")
+			if c.speaksH2() {
 				c.Unsupported = append(c.Unsupported, "alpn="+value)
 			}
 		case isOption && key == "dst":
@@ -198,9 +215,17 @@ func (c *Case) readConnectRaw(s string) error {
 }
 
 func (c *Case) readRequest(s string) error {
-	if c.Arrive == arriveTCP {
+	switch c.Arrive {
+	case arriveDNS:
+		return errors.New("DNS has queries: section query, or request.raw for the bytes of a TCP connection")
+	case arriveTCP:
 		c.Streams = append(c.Streams, []byte(s))
 		return nil
+	}
+	if c.speaksH2() {
+		q, err := h2Request(s)
+		c.H2 = append(c.H2, q)
+		return err
 	}
 	c.Streams = append(c.Streams, message(s))
 	return nil
@@ -208,9 +233,19 @@ func (c *Case) readRequest(s string) error {
 
 func (c *Case) readRequestRaw(s string) error {
 	raw, err := rawBytes(s)
-	c.Streams = append(c.Streams, raw)
+	if c.speaksH2() {
+		c.H2 = append(c.H2, talk.Request{Raw: raw})
+	} else {
+		c.Streams = append(c.Streams, raw)
+	}
 	return err
 }
+
+// speaksH2 reports whether the client of the case speaks HTTP/2.
+func (c *Case) speaksH2() bool { return slices.Contains(c.ALPN, "h2") }
+
+// sent counts what the client sends.
+func (c *Case) sent() int { return len(c.Streams) + len(c.H2) }
 
 // readMessages reads the messages of a WebSocket, which this build has not.
 func (c *Case) readMessages(s string) error {
@@ -223,13 +258,16 @@ func (c *Case) readMessages(s string) error {
 	return nil
 }
 
-// readQuery reads DNS questions, which this build does not put to its resolver.
 func (c *Case) readQuery(s string) error {
-	c.Unsupported = append(c.Unsupported, "section query")
 	for line := range strings.SplitSeq(s, "\n") {
-		if n := len(strings.Fields(line)); n == 1 || n > 3 {
-			return fmt.Errorf("line %.40q is not NAME TYPE [CLASS]", line)
+		if strings.TrimSpace(line) == "" {
+			continue
 		}
+		q, err := parseQuery(line, len(c.Queries)+1)
+		if err != nil {
+			return err
+		}
+		c.Queries = append(c.Queries, q)
 	}
 	return nil
 }
@@ -246,6 +284,20 @@ func (c *Case) readForwarded(s string) error {
 	}
 	c.Forwarded = append(c.Forwarded, message(s))
 	return nil
+}
+
+// readUpstream reads what the pretend server answers; of another protocol than
+// HTTP, what it says first.
+func (c *Case) readUpstream(s string) (err error) {
+	switch {
+	case c.Arrive == arriveTCP && strings.HasPrefix(s, `"`):
+		c.Upstream, err = rawBytes(s)
+	case c.Arrive == arriveTCP:
+		c.Upstream = []byte(s)
+	default:
+		c.Upstream = responses(s)
+	}
+	return err
 }
 
 func (c *Case) readDNS(s string) error {

@@ -7,18 +7,22 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"bawn/internal/dnswire"
 	"bawn/internal/verdict"
 )
 
 const web = "-- policy.yaml --\nversion: 1\nprofiles:\n  web: {rules: [{host: ok.example}]}\nagents:\n  dev: {profile: web}\n"
 
 const tunnel = web + "-- connect --\nok.example:443\n"
+
+const asks = web + "-- arrive --\ndns\n-- query --\n"
 
 const get = "-- request --\nGET / HTTP/1.1\nHost: ok.example\n"
 
@@ -48,7 +52,19 @@ func TestMalformed(t *testing.T) {
 		"an unknown key of state":     {tunnel + "-- state --\nclock: 1\n-- want --\nallow\n", `unknown key "clock"`},
 		"a time that is none":         {tunnel + "-- state --\ntime: today\n-- want --\nallow\n", "section state: time"},
 		"a message that is no JSON":   {tunnel + "-- messages --\n{\n-- want --\nallow\n", "is no JSON value"},
-		"a query without a type":      {tunnel + "-- query --\nok.example\n-- want --\nallow\n", "is not NAME TYPE"},
+		"a query without a type":      {asks + "ok.example\n-- want --\nallow\n", "is not NAME TYPE"},
+		"a query of no type":          {asks + "ok.example ADDRESS\n-- want --\nallow\n", "is no type of record"},
+		"a query of no class":         {asks + "ok.example A INTERNET\n-- want --\nallow\n", "is no class"},
+		"a query with an empty label": {asks + "ok..example A\n-- want --\nallow\n", "a label has 1 to 255 octets"},
+		"a query with half an octet":  {asks + "ok\\06 A\n-- want --\nallow\n", "three digits"},
+		"a query for a request":       {tunnel + "-- query --\nok.example A\n-- want --\nallow\n", "only arrive dns has queries"},
+		"a request for a query":       {asks + "ok.example A\n-- request --\nGET / HTTP/1.1\n-- want --\nallow\n", "DNS has queries"},
+		"queries over both":           {asks + "ok.example A\n-- request.raw --\n\"x\"\n-- want --\nallow\n", "one is for UDP"},
+		"no query":                    {web + "-- arrive --\ndns\n-- want --\nallow\n", "needs a question"},
+		"a connection for a query":    {asks + "ok.example A\n-- connect --\ndst=ok.example:53\n-- want --\nallow\n", "no place with arrive dns"},
+		"HTTP/1.1 over h2":            {tunnel + "alpn=h2\n" + get + "-- want --\nallow\n", "beginning with :method"},
+		"a broken string over h2":     {tunnel + "alpn=h2\n-- request --\n\":method: GET\n-- want --\nallow\n", "invalid syntax"},
+		"no field over h2":            {tunnel + "alpn=h2\n-- request --\n:method\n-- want --\nallow\n", "lines NAME: VALUE"},
 		"a state that is not a table": {tunnel + "-- state --\n- a\n-- want --\nallow\n", "section state"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,9 +94,11 @@ func TestFails(t *testing.T) {
 		"a policy that is refused":      {strings.ReplaceAll(tunnel, "host: ok", "hots: ok") + "-- want --\ndeny\n", "the policy is refused"},
 		"a policy that is accepted":     {tunnel + "-- want --\ndeny policy_invalid\n", "the policy is accepted"},
 		"which agent":                   {strings.ReplaceAll(tunnel, "agents:", "agents:\n  two: {}") + "-- want --\nallow\n", "the policy has 2 agents"},
-		"a query":                       {web + "-- arrive --\ndns\n-- query --\nok.example A\n-- want --\nallow\n", "not yet supported: arrive dns, section query"},
+		"an answer without data":        {asks + "ok.example AAAA\n-- want --\nallow\n", "wanted allow, got nodata"},
+		"an answer with data":           {asks + "ok.example A\n-- want --\nnodata\n", "wanted nodata, got allow"},
+		"a name that is refused":        {asks + "no.example A\n-- want --\nnodata\n", "wanted nodata, got deny dns_name_not_allowed"},
 		"messages":                      {tunnel + get + "-- messages --\n{}\n-- want --\nallow\n", "not yet supported: section messages"},
-		"h2":                            {tunnel + "alpn=h2\n" + get + "-- want --\nallow\n", "not yet supported: alpn=h2"},
+		"h2":                            {tunnel + "alpn=h2\n-- request --\n:method: GET\n-- want --\nallow\n", "not yet supported: alpn=h2"},
 		"state of a guard":              {tunnel + get + "-- state --\npins: {openai: x}\n-- want --\nallow\n", "not yet supported: state pins"},
 		"not supported, and want deny":  {tunnel + get + "-- messages --\n{}\n-- want --\ndeny policy_invalid\n", "not yet supported"},
 		"approval":                      {tunnel + get + "-- want --\nask\n", "wanted ask, got allow"},
@@ -117,7 +135,7 @@ func TestIncoherentRecords(t *testing.T) {
 	}
 	run := &running{c: c, env: testEnv(t)}
 	run.policy, run.agent = nil, "dev"
-	run.client.told = append(run.client.told, "port_not_allowed")
+	run.client.told = append(run.client.told, answer{code: "port_not_allowed"})
 	run.records.decisions = append(run.records.decisions, refusedDecision())
 	r := Result{OK: true}
 	run.judge(&r)
@@ -223,6 +241,73 @@ func TestMessage(t *testing.T) {
 			t.Errorf("message(%q) = %q, want %q", in, got, want)
 		}
 	}
+}
+
+// TestCheckReply: an answer that says something else than the record is a fault,
+// whichever of the two is right.
+func TestCheckReply(t *testing.T) {
+	const question = "\x02ok\x00\x00\x01\x00\x01"
+	address := "\x00\x01\x81\x80\x00\x01\x00\x01\x00\x00\x00\x00" + question + "\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc6\x12\x01\x01"
+	empty := "\x00\x01\x81\x80\x00\x01\x00\x00\x00\x00\x00\x00" + question
+	refused := "\x00\x01\x81\x85\x00\x01\x00\x00\x00\x00\x00\x01" + question + "\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x0a\x00\x0f\x00\x06\x00\x12code"
+	for name, tc := range map[string]struct {
+		v           Verdict
+		reply, want string
+	}{
+		"an address":                {Verdict{Verdict: "allow"}, address, ""},
+		"no data":                   {Verdict{Verdict: "allow"}, empty, ""},
+		"a refusal":                 {Verdict{Verdict: "deny", Code: "code"}, refused, ""},
+		"an address for a refusal":  {Verdict{Verdict: "deny", Code: "code"}, address, "the record says deny code, the answer is RCodeSuccess"},
+		"a refusal of what may be":  {Verdict{Verdict: "allow"}, refused, "the record allows it"},
+		"another code":              {Verdict{Verdict: "deny", Code: "other"}, refused, `the record says "other", the agent was told "code"`},
+		"a refusal with an address": {Verdict{Verdict: "deny"}, strings.Replace(address, "\x81\x80", "\x81\x85", 1), "a refusal that holds an answer"},
+		"half an answer":            {Verdict{Verdict: "allow"}, address[:len(address)-2], "cannot be read"},
+	} {
+		err := CheckReply(&tc.v, []byte(tc.reply))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+	if _, err := Replies([]byte("\x00\x02ab\x00\x05a")); err == nil {
+		t.Error("an answer that is not whole was taken")
+	}
+}
+
+// FuzzQuery: the message of a query line holds the name of the line, as the
+// parser that enforces reads it.
+func FuzzQuery(f *testing.F) {
+	f.Add("ok.example A")
+	f.Add(`o\.k\000.example. TYPE99 CLASS3`)
+	f.Add(". NS")
+	f.Fuzz(func(t *testing.T, line string) {
+		q, err := parseQuery(line, 1)
+		if err != nil {
+			return
+		}
+		read, err := dnswire.ParseQuery(q.Message)
+		if err != nil {
+			return // a label or a name that is too long
+		}
+		again, err := parseQuery(fmt.Sprintf("%s TYPE%d CLASS%d", read.Name, uint16(read.Type), read.Class), 1)
+		if err != nil || !bytes.Equal(again.Message, q.Message) {
+			t.Fatalf("%q reads back as %q: %v", line, read.Name, err)
+		}
+	})
+}
+
+// FuzzH2Request: the notation of a head of HTTP/2 says exactly its fields.
+func FuzzH2Request(f *testing.F) {
+	f.Add(":method", "GET", "body")
+	f.Add("a\r\n", "b: c", "")
+	f.Fuzz(func(t *testing.T, name, value, body string) {
+		if name == "" || strings.Contains(name[1:], ":") || name == ":" {
+			return
+		}
+		q, err := h2Request(strconv.Quote(name+": "+value) + "\n\n" + body)
+		if err != nil || len(q.Fields) != 1 || q.Fields[0].Name != name || q.Fields[0].Value != value || string(q.Body) != body {
+			t.Fatalf("%q: %q and %q read as %+v, %v", name, value, body, q, err)
+		}
+	})
 }
 
 // FuzzRaw: the notation of raw bytes says exactly the bytes.

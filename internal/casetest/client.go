@@ -5,14 +5,17 @@ package casetest
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
+	"bawn/internal/casetest/talk"
 	"bawn/internal/codes"
 	"bawn/internal/httpwire"
 	"bawn/internal/names"
@@ -22,8 +25,14 @@ import (
 // A client is the agent of a case: it says what the case says and reads what it
 // is told.
 type client struct {
-	established bool         // the connection was let through, as far as one can see before a request
-	told        []codes.Code // the code that each response carried, "" for one from upstream
+	established bool // the connection was let through, as far as one can see before a request
+	told        []answer
+}
+
+// An answer is what the agent was told about one request.
+type answer struct {
+	code codes.Code // "" for a response from upstream
+	none bool       // there was no response
 }
 
 // A halfCloser can end one direction.
@@ -56,6 +65,14 @@ func (cl *client) talk(run *running, c *conn) error {
 		stream, r = secure, bufio.NewReader(secure)
 	}
 	cl.established = run.c.Arrive != arriveAbsolute
+	if run.c.speaksH2() {
+		return cl.h2(run, stream)
+	}
+	if run.c.Arrive == arriveTCP && run.c.Upstream != nil {
+		if err := hearFirst(r, run.c.Upstream); err != nil {
+			return err
+		}
+	}
 	for _, s := range run.c.Streams {
 		if _, err := stream.Write(s); err != nil {
 			break // the proxy has closed: the record says why
@@ -63,6 +80,32 @@ func (cl *client) talk(run *running, c *conn) error {
 	}
 	stream.CloseWrite() //nolint:errcheck // the same
 	cl.listen(run, r)
+	return nil
+}
+
+// hearFirst waits for what the server of another protocol says first. That the
+// connection ends instead is a refusal, and no error.
+func hearFirst(r io.Reader, want []byte) error {
+	got := make([]byte, len(want))
+	n, err := io.ReadFull(r, got)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errors.New("the server spoke first, and the client did not hear it")
+	case !bytes.HasPrefix(want, got[:n]):
+		return fmt.Errorf("the server's first words arrived as %q", got[:n])
+	}
+	return nil
+}
+
+// h2 speaks HTTP/2.
+func (cl *client) h2(run *running, c halfCloser) error {
+	report := talk.H2(c, run.c.H2, func(r talk.Report) bool { return run.records.count() >= len(r.Answers) }, run.records.news())
+	for _, a := range report.Answers {
+		cl.told = append(cl.told, answer{code: codes.Code(a.Code), none: a.Status == ""})
+	}
+	if report.Fault != "" {
+		return errors.New(report.Fault)
+	}
 	return nil
 }
 
@@ -75,7 +118,7 @@ func (cl *client) connect(run *running, c *conn, r *bufio.Reader) (through bool,
 	if _, err := c.Write(head); err != nil {
 		return false, fmt.Errorf("writing CONNECT: %w", err)
 	}
-	only := run.c.ConnectRaw != nil && len(run.c.Streams) == 0
+	only := run.c.ConnectRaw != nil && run.c.sent() == 0
 	if only {
 		c.CloseWrite() //nolint:errcheck // cannot fail
 	}
@@ -102,7 +145,7 @@ func (cl *client) connect(run *running, c *conn, r *bufio.Reader) (through bool,
 // hear keeps what a response says of a refusal.
 func (cl *client) hear(p *httpwire.Response) {
 	code, _ := p.Fields.Get("bawn-code")
-	cl.told = append(cl.told, codes.Code(code))
+	cl.told = append(cl.told, answer{code: codes.Code(code)})
 }
 
 // listen reads responses to the end of the connection.
@@ -211,7 +254,7 @@ func (run *running) handshake(c *conn, r *bufio.Reader) (*tls.Conn, error) {
 	name := run.serverName()
 	secure := tls.Client(readFrom{r, c}, &tls.Config{
 		ServerName:         name,
-		NextProtos:         []string{"http/1.1"},
+		NextProtos:         run.c.protocols(),
 		InsecureSkipVerify: true, //nolint:gosec // verified below, also when the greeting has no name
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 {
@@ -227,7 +270,19 @@ func (run *running) handshake(c *conn, r *bufio.Reader) (*tls.Conn, error) {
 			return err
 		},
 	})
-	return secure, secure.Handshake()
+	err := secure.Handshake()
+	if agreed := secure.ConnectionState().NegotiatedProtocol; err == nil && run.c.speaksH2() && agreed != "h2" {
+		err = fmt.Errorf("the proxy did not agree on h2, but on %q", agreed)
+	}
+	return secure, err
+}
+
+// protocols are those that the client's greeting offers.
+func (c *Case) protocols() []string {
+	if c.ALPN == nil {
+		return []string{"http/1.1"}
+	}
+	return c.ALPN
 }
 
 // verifyName is the name that the certificate has to be for.

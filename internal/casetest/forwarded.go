@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 
 	"bawn/internal/httpwire"
 )
@@ -15,13 +16,19 @@ import (
 // A parsed message is compared by what it says: how a body is cut into chunks
 // says nothing.
 type parsed struct {
-	line   string
-	fields httpwire.Fields
-	body   string
+	h2        bool // in the notation of HTTP/2
+	line      string
+	scheme    string // "" where the notation has none
+	authority string // of HTTP/2
+	fields    httpwire.Fields
+	body      string
 }
 
 // parse reads one whole request; ok is false when raw is none.
 func parse(raw []byte) (p parsed, ok bool) {
+	if bytes.HasPrefix(raw, []byte(":")) {
+		return parseH2(raw)
+	}
 	r := bufio.NewReader(bytes.NewReader(raw))
 	q, err := httpwire.ReadRequest(r, httpwire.Limits{})
 	if err != nil {
@@ -39,6 +46,57 @@ func parse(raw []byte) (p parsed, ok bool) {
 	}
 	p.body = string(rest)
 	return p, true
+}
+
+// parseH2 reads the notation of HTTP/2. The order of pseudo-header fields says
+// nothing.
+func parseH2(raw []byte) (p parsed, ok bool) {
+	head, body, ok := strings.Cut(string(raw), "\r\n\r\n")
+	p = parsed{h2: true, body: body}
+	var method, path string
+	for line := range strings.SplitSeq(head, "\r\n") {
+		at := 1 + strings.Index(line[min(1, len(line)):], ":")
+		if at < 1 {
+			return parsed{}, false
+		}
+		name, value := line[:at], strings.TrimSpace(line[at+1:])
+		switch name {
+		case ":method":
+			method = value
+		case ":path":
+			path = value
+		case ":scheme":
+			p.scheme = value
+		case ":authority":
+			p.authority = value
+		default:
+			p.fields = append(p.fields, httpwire.Field{Name: name, Value: value})
+		}
+	}
+	p.line = method + " " + path
+	return p, ok
+}
+
+// asH2 is p in the notation of HTTP/2, in which names are in lower case and what
+// only HTTP/1.1 needs is not said.
+func (p parsed) asH2() parsed {
+	if p.h2 {
+		return p
+	}
+	p.h2 = true
+	all := p.fields
+	p.fields = nil
+	for _, f := range all {
+		f.Name = strings.ToLower(f.Name)
+		switch f.Name {
+		case "host":
+			p.authority = f.Value
+		case "transfer-encoding", "connection":
+		default:
+			p.fields = append(p.fields, f)
+		}
+	}
+	return p
 }
 
 // differ says how what was forwarded differs from what was wanted, or "".
@@ -75,8 +133,16 @@ func differOne(want, got []byte) string {
 		}
 		return ""
 	}
-	if w.line != g.line {
+	if w.h2 != g.h2 {
+		w, g = w.asH2(), g.asH2()
+	}
+	switch {
+	case w.line != g.line:
 		return fmt.Sprintf("wanted %q, got %q", w.line, g.line)
+	case w.authority != g.authority:
+		return fmt.Sprintf("wanted authority %q, got %q", w.authority, g.authority)
+	case w.scheme != g.scheme && w.scheme != "" && g.scheme != "":
+		return fmt.Sprintf("wanted scheme %q, got %q", w.scheme, g.scheme)
 	}
 	for i := range max(len(w.fields), len(g.fields)) {
 		switch {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"bawn/internal/casetest/talk"
 )
 
 // maxRaw bounds what the repetitions of one section may add up to, in bytes.
@@ -29,10 +31,41 @@ func message(s string) []byte {
 // responses is message for what a server answers: interim responses may come
 // before the final one.
 func responses(s string) []byte {
-	if first, rest, _ := strings.Cut(s, "\n\n"); strings.HasPrefix(first, "HTTP/1.1 1") && strings.HasPrefix(rest, "HTTP/1.") {
+	if first, rest, _ := strings.Cut(s, "\n\n"); interim(first) && strings.HasPrefix(rest, "HTTP/") {
 		return append(message(first), responses(rest)...)
 	}
 	return message(s)
+}
+
+// interim reports whether a head is that of an interim response, behind which
+// another follows.
+func interim(head string) bool {
+	_, status, _ := strings.Cut(head, " ")
+	return strings.HasPrefix(head, "HTTP/") && strings.HasPrefix(status, "1") && !strings.HasPrefix(status, "101")
+}
+
+// h2Request reads a request of HTTP/2: a head of lines NAME: VALUE, pseudo-header
+// fields among them, and a body. A line in double quotes is a Go string, for
+// octets that a line cannot show. Nothing is added.
+func h2Request(s string) (talk.Request, error) {
+	head, body, _ := strings.Cut(s, "\n\n")
+	q := talk.Request{Body: []byte(body)}
+	for line := range strings.SplitSeq(strings.TrimSuffix(head, "\n"), "\n") {
+		if strings.HasPrefix(line, `"`) {
+			text, err := strconv.Unquote(line)
+			if err != nil {
+				return q, fmt.Errorf("line %.40q: %w", line, err)
+			}
+			line = text
+		}
+		at := strings.Index(strings.TrimPrefix(line, ":"), ":")
+		if at < 0 || len(q.Fields) == 0 && !strings.HasPrefix(line, ":") && strings.HasSuffix(line, " HTTP/1.1") {
+			return q, fmt.Errorf("line %.40q: with alpn=h2 a head is lines NAME: VALUE, beginning with :method", line)
+		}
+		at += len(line) - len(strings.TrimPrefix(line, ":"))
+		q.Fields = append(q.Fields, talk.Field{Name: line[:at], Value: strings.TrimPrefix(line[at+1:], " ")})
+	}
+	return q, nil
 }
 
 // framed reports whether a head says where its body ends.

@@ -84,13 +84,19 @@ type running struct {
 	resolver pretendResolver
 	upstream pretendUpstream
 	client   client
+	replies  [][]byte // that the resolver gave
 }
 
 // do serves one connection of the case's client to its end.
 func (run *running) do() error {
+	if run.c.Arrive == arriveDNS {
+		return run.ask()
+	}
 	run.resolver.lines = run.c.DNS
 	run.upstream.answer = run.c.Upstream
 	run.upstream.opaque = run.opaque()
+	run.upstream.raw = run.c.Arrive == arriveTCP
+	run.upstream.protocols = run.c.upstreamProtocols()
 	run.upstream.mint = run.env.upstreamCertificate
 
 	arrival := netplan.Explicit
@@ -118,7 +124,7 @@ func (run *running) do() error {
 	served := make(chan error, 1)
 	go func() {
 		served <- server.Serve(ctx, ln, egress.Source{
-			Identity: ids.Identity{Slot: 1, Gen: ids.Generation{Epoch: 1, Count: 1}, Session: "s-case", Agent: run.agent, User: "case"},
+			Identity: run.identity(),
 			Arrival:  arrival,
 		})
 	}()
@@ -132,6 +138,10 @@ func (run *running) do() error {
 	cancel()
 	<-served
 	return err
+}
+
+func (run *running) identity() ids.Identity {
+	return ids.Identity{Slot: 1, Gen: ids.Generation{Epoch: 1, Count: 1}, Session: "s-case", Agent: run.agent, User: "case"}
 }
 
 // now is the time of the case.
@@ -191,6 +201,22 @@ type recorder struct {
 	mu        sync.Mutex
 	decisions []audit.Decision
 	outcomes  map[string]audit.Outcome
+	decided   chan struct{} // for whoever waits for a decision
+}
+
+// count is how many decisions there are.
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.decisions)
+}
+
+// news gives a channel on which every decision is announced from now on.
+func (r *recorder) news() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.decided = make(chan struct{}, 1)
+	return r.decided
 }
 
 // Decide implements egress.Recorder.
@@ -198,6 +224,10 @@ func (r *recorder) Decide(d *audit.Decision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.decisions = append(r.decisions, *d)
+	select {
+	case r.decided <- struct{}{}:
+	default: // nobody waits, or who waits has not looked yet
+	}
 	return nil
 }
 
@@ -278,10 +308,11 @@ func (run *running) judge(r *Result) {
 	asked := run.resolver.names()
 	r.Forwarded = shown(append(requests[:len(requests):len(requests)], parts...))
 	r.Results = run.records.verdicts()
-	if len(r.Results) == 0 && r.OK && run.client.established && len(run.c.Streams) == 0 {
+	if len(r.Results) == 0 && r.OK && run.client.established && run.c.sent() == 0 {
 		// Nothing was asked for inside the connection, and it was let through.
 		r.Results = []Verdict{{Verdict: "allow", Stage: "name"}}
 	}
+	run.answered(r)
 	run.pad(r)
 	r.compare(run.c.Want)
 	run.coherent(r)
@@ -317,7 +348,7 @@ func (run *running) judge(r *Result) {
 func (run *running) pad(r *Result) {
 	if n := len(r.Results); n > 0 && n < len(run.c.Want) {
 		last := r.Results[n-1]
-		for last.Verdict != "allow" && len(r.Results) < min(len(run.c.Want), len(run.c.Streams)) {
+		for last.Verdict != "allow" && len(r.Results) < min(len(run.c.Want), max(run.c.sent(), len(run.client.told))) {
 			r.Results = append(r.Results, last)
 		}
 	}
@@ -327,11 +358,11 @@ func (run *running) pad(r *Result) {
 func (run *running) coherent(r *Result) {
 	told := run.client.told
 	for i, v := range run.records.verdicts() {
-		if i >= len(told) || v.Verdict == "allow" {
+		if i >= len(told) || told[i].none || v.Verdict == "allow" {
 			continue
 		}
-		if told[i] != v.Code {
-			r.fail("verdict %d: the record says %q, the agent was told %q", i+1, v.Code, told[i])
+		if told[i].code != v.Code {
+			r.fail("verdict %d: the record says %q, the agent was told %q", i+1, v.Code, told[i].code)
 		}
 	}
 }

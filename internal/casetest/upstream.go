@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	"bawn/internal/casetest/talk"
 	"bawn/internal/codes"
 	"bawn/internal/httpwire"
 )
@@ -25,9 +26,11 @@ import (
 // whatever address it vetted. It speaks TLS when it is greeted in TLS, keeps
 // what reaches it, and answers each request with the response of the case.
 type pretendUpstream struct {
-	answer []byte // response to each request
-	opaque bool   // keep bytes; they are no HTTP
-	mint   func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	answer    []byte   // response to each request
+	opaque    bool     // keep bytes; they are no HTTP
+	raw       bool     // not even TLS is ended, and answer is what the server says first
+	protocols []string // that it agrees on, in the order of its preference
+	mint      func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 	mu       sync.Mutex
 	open     sync.WaitGroup
@@ -59,6 +62,11 @@ func (u *pretendUpstream) Dial(_ context.Context, to netip.AddrPort, check func(
 func (u *pretendUpstream) serve(c net.Conn) {
 	defer c.Close()
 	r := bufio.NewReader(c)
+	if u.raw {
+		c.Write(u.answer) //nolint:errcheck // reading sees the end
+		u.http(r, c)
+		return
+	}
 	first, err := r.Peek(1)
 	if err != nil {
 		return
@@ -67,12 +75,29 @@ func (u *pretendUpstream) serve(c net.Conn) {
 		u.http(r, c)
 		return
 	}
-	secure := tls.Server(readFrom{r, c}, &tls.Config{GetCertificate: u.mint, NextProtos: []string{"http/1.1"}})
+	secure := tls.Server(readFrom{r, c}, &tls.Config{GetCertificate: u.mint, NextProtos: u.protocols})
 	if err := secure.Handshake(); err != nil {
 		u.fault("TLS to the upstream: %v", err)
 		return
 	}
+	if secure.ConnectionState().NegotiatedProtocol == "h2" {
+		talk.ServeH2(secure, secure, talk.Server{
+			Answer: u.answer, Keep: u.keep, Part: u.keepPart, Fault: func(what string) { u.fault("%s", what) },
+		})
+		return
+	}
 	u.http(secure, secure)
+}
+
+// upstreamProtocols says which protocols the pretend upstream speaks over TLS:
+// what its section says in the status line, and without one what the client of
+// the case speaks.
+func (c *Case) upstreamProtocols() []string {
+	switch {
+	case bytes.HasPrefix(c.Upstream, []byte("HTTP/2")), c.Upstream == nil && c.speaksH2():
+		return []string{"h2", "http/1.1"}
+	}
+	return []string{"http/1.1"}
 }
 
 // readFrom is a connection whose first bytes are in a buffer.
@@ -129,8 +154,9 @@ func (u *pretendUpstream) respond(w io.Writer, method string) bool {
 	if answer == nil {
 		answer = []byte(defaultAnswer)
 	}
+	answer = asHTTP1(answer)
 	final := answer
-	for bytes.HasPrefix(final, []byte("HTTP/1.1 1")) && !bytes.HasPrefix(final, []byte("HTTP/1.1 101")) {
+	for interim(string(final)) {
 		_, final, _ = bytes.Cut(final, []byte("\r\n\r\n"))
 	}
 	interim := answer[:len(answer)-len(final)]
@@ -144,6 +170,25 @@ func (u *pretendUpstream) respond(w io.Writer, method string) bool {
 	}
 	lower := strings.ToLower(string(head))
 	return strings.Contains(lower, "\r\ncontent-length:") || strings.Contains(lower, "\r\ntransfer-encoding:") || strings.Contains(lower, " 204 ")
+}
+
+// asHTTP1 gives the response of an HTTP/2 server to a proxy that asked it in
+// HTTP/1.1.
+func asHTTP1(answer []byte) []byte {
+	rest, isTwo := bytes.CutPrefix(answer, []byte("HTTP/2 "))
+	if !isTwo {
+		return answer
+	}
+	status, after, _ := bytes.Cut(rest, []byte("\r\n"))
+	if len(bytes.Fields(status)) == 1 {
+		status = append(bytes.Clone(status), ' ') // a reason may be empty, the blank before it not left out
+	}
+	answer = slices.Concat([]byte("HTTP/1.1 "), status, []byte("\r\n"), after)
+	if interim(string(answer)) {
+		head, next, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
+		answer = slices.Concat(head, []byte("\r\n\r\n"), asHTTP1(next))
+	}
+	return answer
 }
 
 // readMessage reads one request with its body.

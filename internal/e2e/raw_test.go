@@ -20,13 +20,19 @@ type job struct {
 	To      string
 	Connect []byte
 	SNI     *string
+	ALPN    []string
+	First   []byte // what the server says before anything is sent
 	Send    []byte
+
+	Queries  [][]byte // instead of all that: messages to the resolver, over UDP
+	Segments [][]byte // and the bytes of connections to it
 }
 
 // An answer is what came back.
 type answer struct {
 	Connect []byte
 	Got     []byte
+	Replies [][]byte // of the resolver
 	Error   string
 	Issuer  string
 }

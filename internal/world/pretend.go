@@ -28,7 +28,7 @@ const PretendAddr = "93.184.215.14"
 // under the one before.
 type Pretence struct {
 	Answer []byte              // exact bytes; empty: 200 without a body
-	Opaque bool                // no HTTP: bytes are only kept
+	Opaque bool                // neither TLS nor HTTP: Answer is said first, and what comes is kept
 	Zone   map[string][]Answer // the resolver's table; all other names lead to PretendAddr
 }
 
@@ -124,6 +124,12 @@ func (p *pretender) end(c net.Conn) {
 func (p *pretender) serve(rec *recorder, c net.Conn, conf *tls.Config) {
 	now := p.begin(c)
 	defer p.end(c)
+	if now.Opaque {
+		tee := &teeConn{c, rec.splitter(c.LocalAddr().String(), c.RemoteAddr().String(), "")}
+		_, _ = tee.Write(now.Answer)
+		_, _ = io.Copy(io.Discard, tee)
+		return
+	}
 	peeked := &peekedConn{c, bufio.NewReader(c)}
 	first, err := peeked.r.Peek(1)
 	if err != nil {
@@ -139,10 +145,6 @@ func (p *pretender) serve(rec *recorder, c net.Conn, conf *tls.Config) {
 		plain, sni = t, t.ConnectionState().ServerName
 	}
 	tee := &teeConn{plain, rec.splitter(c.LocalAddr().String(), c.RemoteAddr().String(), sni)}
-	if now.Opaque {
-		_, _ = io.Copy(io.Discard, tee)
-		return
-	}
 	now.answerAll(tee)
 }
 

@@ -11,25 +11,34 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 )
 
 type job struct {
-	To      string  // HOST:PORT; empty: the proxy of the environment
-	Connect []byte  // head of a CONNECT to begin with; nil: none
-	SNI     *string // name in TLS, "" for none; nil: no TLS
+	To      string   // HOST:PORT; empty: the proxy of the environment
+	Connect []byte   // head of a CONNECT to begin with; nil: none
+	SNI     *string  // name in TLS, "" for none; nil: no TLS
+	ALPN    []string // nil: http/1.1
+	First   []byte   // what the server says before anything is sent
 	Send    []byte
+
+	Queries  [][]byte // instead of all that: messages to the resolver, over UDP
+	Segments [][]byte // and the bytes of connections to it
 }
 
 type answer struct {
-	Connect []byte // what the proxy said to CONNECT
-	Got     []byte // what came back, to the end of the connection
+	Connect []byte   // what the proxy said to CONNECT
+	Got     []byte   // what came back, to the end of the connection
+	Replies [][]byte // of the resolver
 	Error   string
 	Issuer  string // of the certificate that was shown
 }
@@ -58,6 +67,9 @@ type stream interface {
 }
 
 func (a *answer) do(j job) error {
+	if j.Queries != nil || j.Segments != nil {
+		return a.ask(j)
+	}
 	to := j.To
 	if to == "" {
 		u, err := url.Parse(os.Getenv("HTTPS_PROXY"))
@@ -96,8 +108,14 @@ func (a *answer) do(j job) error {
 		}
 	}
 	if j.SNI != nil {
-		if s, err = a.secure(s, *j.SNI); err != nil {
+		if s, err = a.secure(s, *j.SNI, j.ALPN); err != nil {
 			return err
+		}
+	}
+	if j.First != nil {
+		got := make([]byte, len(j.First))
+		if n, err := io.ReadFull(s, got); err != nil || !bytes.Equal(got, j.First) {
+			return fmt.Errorf("the server's first words are %q: %v", got[:n], err)
 		}
 	}
 	// The other end may refuse and close while we still send: what it said is
@@ -113,9 +131,12 @@ func (a *answer) do(j job) error {
 
 // secure speaks TLS and checks the chain, but not the name: some jobs ask for
 // a name that is not the one in the certificate.
-func (a *answer) secure(c net.Conn, name string) (stream, error) {
+func (a *answer) secure(c net.Conn, name string, alpn []string) (stream, error) {
+	if alpn == nil {
+		alpn = []string{"http/1.1"}
+	}
 	t := tls.Client(c, &tls.Config{
-		ServerName: name, NextProtos: []string{"http/1.1"}, InsecureSkipVerify: true,
+		ServerName: name, NextProtos: alpn, InsecureSkipVerify: true,
 		VerifyConnection: func(st tls.ConnectionState) error {
 			between := x509.NewCertPool()
 			for _, c := range st.PeerCertificates[1:] {
@@ -127,4 +148,77 @@ func (a *answer) secure(c net.Conn, name string) (stream, error) {
 		},
 	})
 	return t, t.Handshake()
+}
+
+// ask puts questions to the resolver of the agent's network.
+func (a *answer) ask(j job) error {
+	resolver, err := nameserver()
+	if err != nil {
+		return err
+	}
+	for _, q := range j.Queries {
+		if err := a.datagram(resolver, q); err != nil {
+			return err
+		}
+	}
+	for _, s := range j.Segments {
+		if err := a.segment(resolver, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nameserver() (string, error) {
+	text, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "nameserver" {
+			return net.JoinHostPort(words[1], "53"), nil
+		}
+	}
+	return "", errors.New("no resolver is set")
+}
+
+func (a *answer) datagram(resolver string, q []byte) error {
+	c, err := net.DialTimeout("udp", resolver, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := c.Write(q); err != nil {
+		return err
+	}
+	reply := make([]byte, 65535)
+	n, err := c.Read(reply)
+	a.Replies = append(a.Replies, reply[:n])
+	return err
+}
+
+// segment writes bytes to a connection and splits what comes back.
+func (a *answer) segment(resolver string, s []byte) error {
+	c, err := net.DialTimeout("tcp", resolver, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := c.Write(s); err != nil {
+		return err
+	}
+	_ = c.(stream).CloseWrite()
+	for {
+		var size [2]byte
+		if _, err := io.ReadFull(c, size[:]); err != nil {
+			return nil // closed: there is no more
+		}
+		reply := make([]byte, binary.BigEndian.Uint16(size[:]))
+		if _, err := io.ReadFull(c, reply); err != nil {
+			return err
+		}
+		a.Replies = append(a.Replies, reply)
+	}
 }
