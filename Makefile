@@ -38,7 +38,7 @@ soak: need
 	BAWN_SOAK=1 $(GO) test -count=1 -timeout 120m $(PKGS)
 
 bench: need-bench build
-	cd bench && $(GO) run . -bawn ../bin/bawn
+	cd bench && $(GO) run . -bawn ../bin/bawn -rows "$(BENCH_ROWS)" $(BENCH_FLAGS)
 
 # Each fuzz target for T.
 T ?= 20s
@@ -56,7 +56,7 @@ need:
 		ssh psql swaks perl:Net::SSLeay nc.openbsd socat sslscan py:requests py:httpx py:h2 py:websockets
 
 need-bench:
-	@sh scripts/need ip ss nft nsenter setpriv unshare git openssl squid
+	@sh scripts/need ip ss nft nsenter setpriv unshare git openssl squid mitmdump
 
 clean:
 	rm -rf bin

@@ -18,24 +18,34 @@ import (
 	"bawn/internal/world/operator"
 )
 
-// startBawn runs Bawn as an operator does: "bawn up", an agent, a policy; the
-// client is what the agent runs. The cost is that of all of Bawn's processes.
+// connsOfAgent is how many connections one of Bawn's agents holds in the bench;
+// its bound is 256.
+const connsOfAgent = 250
+
+// startBawn runs Bawn as an operator does: "bawn up", agents, a policy; each
+// client is what an agent runs. The cost is that of all of Bawn's processes.
 func startBawn(ctx context.Context, b *bench) (*peer, error) {
 	if err := b.up(ctx); err != nil {
 		return nil, err
 	}
 	p := &peer{
+		name:  "bawn",
 		proxy: fmt.Sprintf("%s:%d", netplan.Gateway, netplan.ProxyPort),
 		roots: world.Bundle, // the agent's view has Bawn's root in it
-		end:   b.op.Stop,
-		load: func(ctx context.Context, argv ...string) *exec.Cmd {
-			return b.op.Command(ctx, append([]string{"run", "--agent", benchAgent, "--no-tty", "--"}, argv...)...)
+		end:   b.op.Stop, connsEach: connsOfAgent,
+		lines: countDecisions(b.place.outside("/var/lib/bawn/proxy/journal")),
+		client: func(ctx context.Context, n int, argv ...string) *exec.Cmd {
+			return b.op.Command(ctx, append([]string{"run", "--agent", agentName(n), "--no-tty", "--"}, argv...)...)
 		},
 	}
 	var err error
 	p.pid, err = findProcess(operator.Binary, "up")
 	return p, err
 }
+
+func bawnCannot(*row) string { return "" }
+
+func agentName(n int) string { return fmt.Sprintf("%s-%d", benchAgent, n+1) }
 
 // up installs Bawn on the first call and just starts it on later ones.
 func (b *bench) up(ctx context.Context) error {
@@ -48,9 +58,19 @@ func (b *bench) up(ctx context.Context) error {
 		return err
 	}
 	b.op = op
-	_, err = op.Bawn(ctx, "agent", "create", benchAgent, "--user", "bench")
+	most := 1
+	for _, r := range b.s.rows {
+		most = max(most, r.conns)
+	}
+	var names []string
+	for n := range (most + connsOfAgent - 1) / connsOfAgent {
+		names = append(names, agentName(n))
+		if _, err = op.Bawn(ctx, "agent", "create", agentName(n), "--user", "bench"); err != nil {
+			break
+		}
+	}
 	if err == nil {
-		err = op.Apply(ctx, benchPolicy())
+		err = op.Apply(ctx, benchPolicy(names...))
 	}
 	if err != nil {
 		return errors.Join(err, op.Stop())

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"time"
@@ -40,7 +41,7 @@ func egressMain(args []string) error {
 	listen := fs.String("listen", "", "address to listen on")
 	dir := fs.String("dir", "", "directory for state")
 	roots := fs.String("roots", "", "roots of the upstream")
-	profileTo := fs.String("profile", "", "file for a CPU profile")
+	profileTo := fs.String("profile", "", "directory for profiles")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func egressMain(args []string) error {
 }
 
 var benchIdentity = ids.Identity{
-	Slot: 1, Gen: ids.Generation{Epoch: 1, Count: 1}, Session: "s-0123456789abcdef", Agent: benchAgent, User: "bench",
+	Slot: 1, Gen: ids.Generation{Epoch: 1, Count: 1}, Session: "s-0123456789abcdef", Agent: agentName(0), User: "bench",
 }
 
 func newEgress(dir, roots string) (*egress.Server, *audit.Journal, error) {
@@ -80,17 +81,18 @@ func newEgress(dir, roots string) (*egress.Server, *audit.Journal, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := policy.Load([]byte(benchPolicy()), policy.Known{AnyAgent: true})
+	p, err := policy.Load([]byte(benchPolicy(agentName(0))), policy.Known{AnyAgent: true})
 	if err != nil {
 		return nil, nil, err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	journal, err := audit.OpenJournal(dir, audit.Options{Plane: "proxy", Log: log})
+	journal, err := audit.OpenJournal(dir, audit.Options{Plane: "proxy", Log: log, AgentFlow: -1})
 	if err != nil {
 		return nil, nil, err
 	}
 	return egress.New(egress.Config{
 		Policies: fixedPolicy{p}, Recorder: journal, Minter: minter, Roots: pool, Log: log,
+		Limits:   egress.Limits{Connections: descriptors()},
 		Resolver: dnsclient.New(dnsclient.Options{Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53")}}),
 		Vet:      func() addr.Vet { return addr.Vet{Never: []netip.Prefix{netplan.Synthetic, netplan.UIDProxies}} },
 	}), journal, nil
@@ -130,36 +132,63 @@ func (fixedPolicy) Changed() <-chan struct{} { return nil }
 
 const benchAgent = "bench"
 
+// webSockets is what a rule needs for them.
+const webSockets = ", websocket: true"
+
 // benchPolicy is of the size that an agent's policy has: some thirty rules,
-// among them the one that lets the bench through, which methods and paths
-// narrow.
-func benchPolicy() string {
+// among them those that let the bench through, which methods and paths narrow.
+func benchPolicy(agents ...string) string {
 	var b strings.Builder
 	b.WriteString("version: 1\nprofiles:\n  coder:\n    rules:\n")
 	for i := range 30 {
 		fmt.Fprintf(&b, "      - {host: service-%d.example.net, methods: [GET, POST], paths: [\"/api/v%d/**\"]}\n", i, i)
 	}
-	fmt.Fprintf(&b, "      - {host: %s, methods: [GET], paths: [\"/v1/**\"], addresses: [%s/32]}\n", originHost, originAddr)
-	b.WriteString("      - deny: {host: files.example.net}\n")
-	fmt.Fprintf(&b, "agents:\n  %s: {profile: coder}\n", benchAgent)
+	fmt.Fprintf(&b, "      - {host: %s, methods: [GET, POST], paths: [\"%s**\"], addresses: [%s/32]%s}\n", originHost, allowedPath, originAddr, webSockets)
+	fmt.Fprintf(&b, "      - {host: %s, inspect: sni, addresses: [%s/32]}\n", spliceHost, originAddr)
+	b.WriteString("      - deny: {host: files.example.net}\nagents:\n")
+	for _, a := range agents {
+		fmt.Fprintf(&b, "  %s: {profile: coder}\n", a)
+	}
 	return b.String()
 }
 
-// profile writes a CPU profile until the returned function is called. It costs
-// about one part in a hundred. Without a path it does nothing.
-func profile(path string) (end func(), err error) {
-	if path == "" {
+// profile writes profiles into a directory: of the CPU until the returned
+// function is called, which costs about one part in a hundred, and of the heap
+// where it was largest. Without a directory it does nothing.
+func profile(dir string) (end func(), err error) {
+	if dir == "" {
 		return func() {}, nil
 	}
-	f, err := os.Create(path)
+	f, err := os.Create(filepath.Join(dir, "cpu.pprof"))
 	if err != nil {
 		return nil, err
 	}
 	if err := pprof.StartCPUProfile(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	go largestHeap(filepath.Join(dir, "heap.pprof"))
 	return func() {
 		pprof.StopCPUProfile()
 		f.Close()
 	}, nil
+}
+
+// largestHeap looks once a second.
+func largestHeap(name string) {
+	var largest uint64
+	for range time.Tick(time.Second) {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		if m.HeapInuse+m.StackInuse <= largest+largest/10 {
+			continue
+		}
+		largest = m.HeapInuse + m.StackInuse
+		f, err := os.Create(name)
+		if err != nil {
+			return
+		}
+		pprof.WriteHeapProfile(f) //nolint:errcheck // a profile less
+		f.Close()
+		fmt.Fprintf(os.Stderr, "egress: heap %d MB, stacks %d MB, %d goroutines\n", m.HeapInuse>>20, m.StackInuse>>20, runtime.NumGoroutine())
+	}
 }

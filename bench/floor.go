@@ -12,11 +12,14 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
+	"sync"
 )
 
 // floorMain is the least that a proxy in Go can do: it ends TLS on both sides
-// and moves messages whose lengths it knows beforehand. It reads no HTTP, and
-// judges and records nothing.
+// and copies octets. It reads no HTTP, shares no connection, and judges and
+// records nothing. What goes to the host that is not to be looked into it
+// copies without ending TLS.
 func floorMain(args []string) error {
 	fs := flag.NewFlagSet("floor", flag.ContinueOnError)
 	listen := fs.String("listen", "", "address to listen on")
@@ -29,12 +32,10 @@ func floorMain(args []string) error {
 	if err != nil {
 		return err
 	}
-	pool, err := loadRoots(*roots)
-	if err != nil {
+	f := floor{down: &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}}}
+	if f.roots, err = loadRoots(*roots); err != nil {
 		return err
 	}
-	down := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}}
-	up := &tls.Config{RootCAs: pool, ServerName: originHost, NextProtos: []string{"http/1.1"}}
 	ln, err := net.Listen("tcp", *listen)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func floorMain(args []string) error {
 			return nil
 		}
 		go func() {
-			if err := relay(c, down, up); err != nil && !errors.Is(err, io.EOF) {
+			if err := f.relay(c); err != nil {
 				fmt.Fprintln(os.Stderr, "floor:", err)
 			}
 		}()
@@ -58,7 +59,7 @@ func floorMain(args []string) error {
 // role.
 func closeAtEnd(ln net.Listener) {
 	go func() {
-		io.Copy(io.Discard, os.Stdin)
+		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // the end is all that counts
 		ln.Close()
 	}()
 }
@@ -75,35 +76,52 @@ func loadRoots(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-func relay(c net.Conn, downConfig, upConfig *tls.Config) error {
+type floor struct {
+	down  *tls.Config
+	roots *x509.CertPool
+}
+
+func (f *floor) relay(c net.Conn) error {
 	defer c.Close()
-	if _, err := readHead(c); err != nil {
+	head, err := readHead(c)
+	if err != nil {
 		return err
 	}
 	if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return err
 	}
-	down := tls.Server(c, downConfig)
-	up, err := tls.Dial("tcp", net.JoinHostPort(originAddr, originPort), upConfig)
+	up, err := net.Dial("tcp", net.JoinHostPort(originAddr, originPort))
 	if err != nil {
 		return err
 	}
 	defer up.Close()
-	buf := make([]byte, max(len(question), len(answer)))
-	for {
-		if err := move(up, down, buf[:len(question)]); err != nil {
-			return err
-		}
-		if err := move(down, up, buf[:len(answer)]); err != nil {
-			return err
-		}
+	if strings.HasPrefix(string(head), "CONNECT "+spliceHost+":") {
+		both(c, up)
+		return nil
 	}
+	down := tls.Server(c, f.down)
+	if err := down.Handshake(); err != nil {
+		return errors.Join(errors.New("the client's TLS"), err)
+	}
+	secure := tls.Client(up, &tls.Config{
+		RootCAs: f.roots, ServerName: originHost, NextProtos: []string{down.ConnectionState().NegotiatedProtocol},
+	})
+	if err := secure.Handshake(); err != nil {
+		return errors.Join(errors.New("the upstream's TLS"), err)
+	}
+	both(down, secure)
+	return nil
 }
 
-func move(to io.Writer, from io.Reader, message []byte) error {
-	if _, err := io.ReadFull(from, message); err != nil {
-		return err
+// both copies both ways until one has ended.
+func both(a, b net.Conn) {
+	var wg sync.WaitGroup
+	for _, way := range [][2]net.Conn{{a, b}, {b, a}} {
+		wg.Go(func() {
+			io.Copy(way[0], way[1]) //nolint:errcheck // the ends see it
+			way[0].Close()
+			way[1].Close()
+		})
 	}
-	_, err := to.Write(message)
-	return err
+	wg.Wait()
 }

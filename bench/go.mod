@@ -12,10 +12,13 @@ require (
 	github.com/vishvananda/netns v0.0.5 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/sync v0.25.0 // indirect
-	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.44.0 // indirect
 )
 
-require bawn v0.0.0
+require (
+	bawn v0.0.0
+	github.com/coder/websocket v1.8.15
+	golang.org/x/sys v0.50.0
+)
 
 replace bawn => ../

@@ -8,22 +8,29 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/elazarl/goproxy"
 )
 
-// goproxyMain is elazarl/goproxy with its own interception: one allowed host,
-// certificates kept, upstream verified and kept open. Its defaults would open a
-// new upstream connection for most requests here, which is not what is
-// measured.
+// goproxyMain is elazarl/goproxy with its own interception: two allowed hosts,
+// of which one is not looked into, methods and paths judged, certificates kept,
+// upstream verified and kept open, a line for each request. Its defaults would
+// mint a certificate for each connection and open a new upstream connection for
+// most requests here, which is not what is measured.
 func goproxyMain(args []string) error {
 	fs := flag.NewFlagSet("goproxy", flag.ContinueOnError)
 	listen := fs.String("listen", "", "address to listen on")
 	ca := fs.String("ca", "", "CA to mint with")
 	roots := fs.String("roots", "", "roots of the upstream")
+	file := fs.String("log", "", "file of the access log")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -35,23 +42,12 @@ func goproxyMain(args []string) error {
 	if err != nil {
 		return err
 	}
-	p := goproxy.NewProxyHttpServer()
-	p.Tr = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 1024}
-	p.CertStore = &keptCerts{certs: map[string]*tls.Certificate{}}
-	mitm := &goproxy.ConnectAction{Action: goproxy.ConnectMitm, TLSConfig: goproxy.TLSConfigFromCA(&pair)}
-	authority := net.JoinHostPort(originHost, originPort)
-	p.OnRequest().HandleConnectFunc(func(host string, _ *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
-		if host != authority {
-			return goproxy.RejectConnect, host
-		}
-		return mitm, host
-	})
-	p.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
-		if r.Method != http.MethodGet {
-			return r, goproxy.NewResponse(r, goproxy.ContentTypeText, http.StatusForbidden, "refused")
-		}
-		return r, nil
-	})
+	out, err := os.OpenFile(*file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	p := newGoproxy(&pair, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 1024}, out)
 	ln, err := net.Listen("tcp", *listen)
 	if err != nil {
 		return err
@@ -62,6 +58,38 @@ func goproxyMain(args []string) error {
 		return err
 	}
 	return nil
+}
+
+func newGoproxy(pair *tls.Certificate, tr *http.Transport, out *os.File) *goproxy.ProxyHttpServer {
+	p := goproxy.NewProxyHttpServer()
+	p.Logger = log.New(io.Discard, "", 0) // warnings of each connection that ends
+	p.Tr = tr
+	p.CertStore = &keptCerts{certs: map[string]*tls.Certificate{}}
+	mitm := &goproxy.ConnectAction{Action: goproxy.ConnectMitm, TLSConfig: goproxy.TLSConfigFromCA(pair)}
+	p.OnRequest().HandleConnectFunc(func(host string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
+		switch host {
+		case net.JoinHostPort(originHost, originPort):
+			return mitm, host
+		case net.JoinHostPort(spliceHost, originPort):
+			fmt.Fprintf(out, "%s 200 CONNECT %s\n", time.Now().UTC().Format(time.RFC3339Nano), host)
+			return goproxy.OkConnect, host
+		}
+		return goproxy.RejectConnect, host
+	})
+	p.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
+		allowed := (r.Method == http.MethodGet || r.Method == http.MethodPost) && strings.HasPrefix(r.URL.Path, allowedPath)
+		if !allowed {
+			return r, goproxy.NewResponse(r, goproxy.ContentTypeText, http.StatusForbidden, "refused")
+		}
+		return r, nil
+	})
+	p.OnResponse().DoFunc(func(res *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
+		if res != nil {
+			fmt.Fprintf(out, "%s %d %s %s\n", time.Now().UTC().Format(time.RFC3339Nano), res.StatusCode, ctx.Req.Method, ctx.Req.URL)
+		}
+		return res
+	})
+	return p
 }
 
 // keptCerts mints each name once.

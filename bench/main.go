@@ -1,20 +1,22 @@
 // Copyright The Bawn Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures what a request through Bawn costs, beside its peers.
+// Command bench measures what Bawn costs, beside its peers.
 //
-// The scenario: 1 KB answers over connections that stay open, through CONNECT
-// and TLS that the proxy ends on both sides. Every peer serves the same client
-// and the same upstream, over lo of a host of its own; the
-// requests are counted at the upstream, and the cost is the CPU time of all
-// processes of the peer, from /proc. Bawn runs as it does for an operator, with
-// policy, inspection and journal; squid with an ACL and its access log. All of
-// it runs on the host of the tests' world.
+// Each row of the bench is one kind of traffic; every peer that can do it
+// serves the same client and the same upstream, over lo of a host of its own.
+// The cost is the CPU time, or the memory, of all processes of the peer, from
+// /proc. Bawn runs as it does for an operator, with policy, inspection and
+// journal; the peers as their configurations in peers/ and goproxy.go say: with
+// rules, verified upstreams and a line on record for each request. Upstream and
+// logs are counted: a row in which a peer did not do the work fails.
 //
 //	bench -bawn ../bin/bawn
+//	bench -bawn ../bin/bawn -rows keep,new -peers floor,bawn -quick
 //
-// It needs root, squid-openssl and iproute2. This module is apart from Bawn's
-// own so that what the peers need does not become Bawn's dependency.
+// It needs root, squid-openssl, mitmproxy and iproute2. This module is apart
+// from Bawn's own so that what the peers need does not become Bawn's
+// dependency.
 package main
 
 import (
@@ -24,7 +26,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -36,12 +37,13 @@ import (
 type settings struct {
 	bawn     string        // binary under test; empty: without Bawn as it is run
 	peers    []string      // which, in this order
-	runs     int           // of each peer, interleaved
+	rows     []*row        // which, in this order
+	runs     int           // of everything, one after the other
 	warm     time.Duration // before each measurement
 	measure  time.Duration // each
-	conns    int           // that stay open
+	idle     time.Duration // that connections wait before memory is looked at
 	results  string        // directory for the report
-	profiles string        // directory for CPU profiles of the bare egress plane; empty: none
+	profiles string        // directory for profiles of the bare egress plane; empty: none
 }
 
 func main() {
@@ -53,7 +55,8 @@ func main() {
 	}
 	s, err := parseFlags(os.Args[1:])
 	if err != nil {
-		os.Exit(2) // the flag package has said why
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -78,30 +81,29 @@ func exit(err error) {
 }
 
 func parseFlags(args []string) (settings, error) {
-	var s settings
-	var peers string
+	s := settings{}
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&s.bawn, "bawn", "", "`path` of the bawn binary")
-	fs.StringVar(&peers, "peers", "floor,bawn,squid,goproxy", "peers to run, in this order; there is egress as well: Bawn's egress plane alone")
-	fs.IntVar(&s.runs, "runs", 3, "runs of each peer")
-	fs.DurationVar(&s.warm, "warm", 2*time.Second, "time before each measurement")
-	fs.DurationVar(&s.measure, "measure", 6*time.Second, "time of each measurement")
-	fs.IntVar(&s.conns, "conns", 32, "connections")
+	peers := fs.String("peers", "direct,floor,bawn,squid,goproxy,mitmproxy", "peers to run, in this order; there is egress as well: Bawn's egress plane alone")
+	names := fs.String("rows", "", "rows to run, by the `beginnings` of their names; empty: all")
+	quick := fs.Bool("quick", false, "one short run, without the rows of 10,000 connections")
+	fs.IntVar(&s.runs, "runs", 3, "runs of everything")
+	fs.DurationVar(&s.warm, "warm", 500*time.Millisecond, "time before each measurement")
+	fs.DurationVar(&s.measure, "measure", 2*time.Second, "time of each measurement")
+	fs.DurationVar(&s.idle, "idle", 3*time.Second, "time that connections wait before memory is looked at")
 	fs.StringVar(&s.results, "results", "results", "`directory` for the report")
-	fs.StringVar(&s.profiles, "profiles", "", "`directory` for CPU profiles of the peer egress")
+	fs.StringVar(&s.profiles, "profiles", "", "`directory` for profiles of the peer egress")
 	if err := fs.Parse(args); err != nil {
 		return s, err
 	}
-	for _, p := range strings.Split(peers, ",") {
-		if !slices.Contains(peerNames(), p) {
-			err := fmt.Errorf("peer %q is none of %s", p, strings.Join(peerNames(), ", "))
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			return s, err
-		}
-		if p == "bawn" && s.bawn == "" {
-			continue
-		}
-		s.peers = append(s.peers, p)
+	if *quick {
+		s.runs, s.warm, s.measure, s.idle = 1, 300*time.Millisecond, time.Second, time.Second
+	}
+	if err := s.choosePeers(*peers); err != nil {
+		return s, err
+	}
+	if err := s.chooseRows(*names, *quick); err != nil {
+		return s, err
 	}
 	for _, p := range []*string{&s.bawn, &s.results, &s.profiles} { // the place is elsewhere
 		if *p == "" {
@@ -114,4 +116,40 @@ func parseFlags(args []string) (settings, error) {
 		*p = abs
 	}
 	return s, nil
+}
+
+func (s *settings) choosePeers(list string) error {
+	for _, p := range strings.Split(list, ",") {
+		switch {
+		case makerOf(p) == nil:
+			return fmt.Errorf("there is no peer %q", p)
+		case p == "bawn" && s.bawn == "":
+			continue
+		}
+		s.peers = append(s.peers, p)
+	}
+	return nil
+}
+
+func (s *settings) chooseRows(list string, quick bool) error {
+	beginnings := strings.Split(list, ",")
+	used := map[string]bool{}
+	for i := range rows {
+		r := &rows[i]
+		if list == "" && quick && r.large() {
+			continue
+		}
+		for _, b := range beginnings {
+			if strings.HasPrefix(r.name, b) {
+				s.rows, used[b] = append(s.rows, r), true
+				break
+			}
+		}
+	}
+	for _, b := range beginnings {
+		if !used[b] {
+			return fmt.Errorf("no row begins with %q", b)
+		}
+	}
+	return nil
 }

@@ -9,11 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,103 +25,121 @@ type bench struct {
 	pki    pki
 	origin *part
 	op     *operator.Operator // of Bawn, once it has run
+	agents int                // of Bawn, that there are
 }
 
 // A peer is a proxy that runs.
 type peer struct {
-	pid   int          // of the process above all of its processes
+	name  string
+	pid   int          // of the process above all of its processes; 0: it has none
 	end   func() error // stops it
-	proxy string       // address for the client
-	roots string       // file of those that the client is to trust
-	// load prepares the client; nil: it runs beside the peer.
-	load func(ctx context.Context, argv ...string) *exec.Cmd
+	proxy string       // address for clients
+	roots string       // file of those that clients are to trust
+	// lines counts what the peer has put on record of units whose path or host
+	// holds a word; nil: it records nothing.
+	lines func(word string) (int64, error)
+	// client prepares the n-th client process; nil: it runs beside the peer.
+	client func(ctx context.Context, n int, argv ...string) *exec.Cmd
+	// connsEach bounds the connections of one client process; 0: as many as
+	// there are.
+	connsEach int
 }
 
-// starters start the peers.
-var starters = map[string]func(ctx context.Context, b *bench) (*peer, error){
-	"floor":   startFloor,
-	"goproxy": startGoproxy,
-	"squid":   startSquid,
-	"egress":  startEgress,
-	"bawn":    startBawn,
+// A maker starts peers, and says what they cannot do.
+type maker struct {
+	name  string
+	start func(ctx context.Context, b *bench) (*peer, error)
+	// cannot returns why a row is none for the peer, or "".
+	cannot func(r *row) string
+	// descriptors is how many an idle connection of each kind takes in one
+	// process of the peer.
+	descriptors map[string]int
 }
 
-func peerNames() []string { return slices.Sorted(maps.Keys(starters)) }
+// makers are in the order in which they are measured.
+var makers = []maker{
+	{"direct", startDirect, onlyLatency, nil},
+	{"floor", startFloor, floorCannot, map[string]int{"idle": 2, "idlews": 2, "idlesplice": 2}},
+	{"bawn", startBawn, bawnCannot, map[string]int{"idle": 1, "idlews": 2, "idlesplice": 2}},
+	{"egress", startEgress, bawnCannot, map[string]int{"idle": 1, "idlews": 2, "idlesplice": 2}},
+	{"squid", startSquid, squidCannot, map[string]int{"idle": 2, "idlesplice": 2}},
+	{"goproxy", startGoproxy, goproxyCannot, map[string]int{"idle": 1, "idlesplice": 6}},
+	{"mitmproxy", startMitmproxy, mitmproxyCannot, map[string]int{"idle": 2, "idlesplice": 2}},
+}
 
-const proxyAddr = "127.0.0.1:3128"
+func makerOf(name string) *maker {
+	for i := range makers {
+		if makers[i].name == name {
+			return &makers[i]
+		}
+	}
+	return nil
+}
+
+// Where peers listen.
+const (
+	floorAddr   = "127.0.0.1:3101"
+	squidAddr   = "127.0.0.1:3102"
+	goproxyAddr = "127.0.0.1:3103"
+	mitmAddr    = "127.0.0.1:3104"
+	egressAddr  = "127.0.0.1:3105"
+)
+
+func startDirect(context.Context, *bench) (*peer, error) {
+	return &peer{name: "direct", end: func() error { return nil }, roots: benchDir + "/origin-root.pem"}, nil
+}
+
+func onlyLatency(r *row) string {
+	switch {
+	case !r.open:
+		return "no peer: what latencies are measured from"
+	case r.half():
+		return "measured at the rate of each peer"
+	}
+	return ""
+}
+
+func startFloor(ctx context.Context, b *bench) (*peer, error) {
+	return b.startRole(ctx, "floor", floorAddr, b.pki.peerRoot, "floor", "-listen", floorAddr, "-pair", b.pki.peerPair, "-roots", b.pki.originRoot)
+}
+
+func floorCannot(r *row) string {
+	if r.kind == "deny" {
+		return "judges nothing"
+	}
+	return ""
+}
+
+func startGoproxy(ctx context.Context, b *bench) (*peer, error) {
+	dir, err := b.place.freshDir("goproxy")
+	if err != nil {
+		return nil, err
+	}
+	log := dir + "/access.log"
+	p, err := b.startRole(ctx, "goproxy", goproxyAddr, b.pki.peerRoot, "goproxy", "-listen", goproxyAddr, "-ca", b.pki.peerCA, "-roots", b.pki.originRoot, "-log", log)
+	if err == nil {
+		p.lines = countLines(b.place.outside(log))
+	}
+	return p, err
+}
+
+func goproxyCannot(r *row) string {
+	switch {
+	case r.proto == "h2":
+		return "with AllowHTTP2 it relays frames that its handlers never see: nothing is judged or logged"
+	case r.proto == "ws":
+		return "copies octets after the 101, unread"
+	}
+	return ""
+}
 
 // startRole starts a peer that is a role of this program.
-func (b *bench) startRole(ctx context.Context, roots string, args ...string) (*peer, error) {
+func (b *bench) startRole(ctx context.Context, name, addr, roots string, args ...string) (*peer, error) {
 	p, err := b.startSelf(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
-	return &peer{pid: p.cmd.Process.Pid, end: p.stop, proxy: proxyAddr, roots: roots}, nil
-}
-
-func startFloor(ctx context.Context, b *bench) (*peer, error) {
-	return b.startRole(ctx, b.pki.peerRoot, "floor", "-listen", proxyAddr, "-pair", b.pki.peerPair, "-roots", b.pki.originRoot)
-}
-
-func startGoproxy(ctx context.Context, b *bench) (*peer, error) {
-	return b.startRole(ctx, b.pki.peerRoot, "goproxy", "-listen", proxyAddr, "-ca", b.pki.peerCA, "-roots", b.pki.originRoot)
-}
-
-// squidConf is squid as a boundary: one host may be reached, and its TLS is
-// looked into; the access log is on, as it is by default.
-const squidConf = `
-http_port %[2]s ssl-bump tls-cert=%[3]s generate-host-certificates=on dynamic_cert_mem_cache_size=16MB
-sslcrtd_program /usr/lib/squid/security_file_certgen -s %[1]s/certs -M 16MB
-sslcrtd_children 2 startup=1
-tls_outgoing_options cafile=%[4]s
-acl greeted at_step SslBump1
-ssl_bump peek greeted
-ssl_bump bump all
-acl allowed dstdomain %[5]s
-http_access allow allowed
-http_access deny all
-cache deny all
-access_log stdio:%[1]s/access.log squid
-cache_log %[1]s/cache.log
-pid_filename %[1]s/squid.pid
-coredump_dir %[1]s
-dns_nameservers 127.0.0.1
-pinger_enable off
-shutdown_lifetime 1 seconds
-visible_hostname squid.bench.example.com
-cache_effective_user proxy
-`
-
-// squidScript makes squid's directories, starts it, and says so once it
-// accepts.
-const squidScript = `
-set -e
-/usr/lib/squid/security_file_certgen -c -s "$1/certs" -M 16MB >/dev/null
-chown -R proxy "$1"
-/usr/sbin/squid -N -f "$1/squid.conf" &
-trap 'kill $!' EXIT
-for i in $(seq 100); do
-	if ss -Hltn "sport = :3128" | grep -q . ; then echo ready; break; fi
-	sleep 0.1
-done
-read -r _ || :
-`
-
-func startSquid(ctx context.Context, b *bench) (*peer, error) {
-	dir, err := b.place.freshDir("squid")
-	if err != nil {
-		return nil, err
-	}
-	text := fmt.Sprintf(squidConf, dir, proxyAddr, b.pki.peerCA, b.pki.originRoot, originHost)
-	if err := os.WriteFile(b.place.outside(dir+"/squid.conf"), []byte(text), 0o644); err != nil {
-		return nil, err
-	}
-	p, err := start(b.place.command(ctx, "sh", "-c", squidScript, "sh", dir), "ready")
-	if err != nil {
-		log, _ := os.ReadFile(b.place.outside(dir + "/cache.log"))
-		return nil, fmt.Errorf("%w: %s", err, log)
-	}
-	return &peer{pid: p.cmd.Process.Pid, end: p.stop, proxy: proxyAddr, roots: b.pki.peerRoot}, nil
+	return &peer{name: name, pid: p.cmd.Process.Pid, end: p.stop, proxy: addr, roots: roots}, nil
 }
 
 func startEgress(ctx context.Context, b *bench) (*peer, error) {
@@ -131,18 +147,26 @@ func startEgress(ctx context.Context, b *bench) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"egress", "-listen", proxyAddr, "-dir", dir, "-roots", b.pki.originRoot}
+	args := []string{"egress", "-listen", egressAddr, "-dir", dir, "-roots", b.pki.originRoot}
 	if b.s.profiles != "" {
-		args = append(args, "-profile", dir+"/cpu.pprof")
+		args = append(args, "-profile", dir)
 	}
-	p, err := b.startRole(ctx, dir+"/"+egressRoot, args...)
-	if err != nil || b.s.profiles == "" {
-		return p, err
+	p, err := b.startRole(ctx, "egress", egressAddr, dir+"/"+egressRoot, args...)
+	if err != nil {
+		return nil, err
+	}
+	p.lines = countDecisions(b.place.outside(dir))
+	if b.s.profiles == "" {
+		return p, nil
 	}
 	stop := p.end
 	p.end = func() error {
-		to := filepath.Join(b.s.profiles, filepath.Base(dir)+".pprof")
-		return errors.Join(stop(), os.MkdirAll(b.s.profiles, 0o755), copyFile(b.place.outside(dir+"/cpu.pprof"), to))
+		err := errors.Join(stop(), os.MkdirAll(b.s.profiles, 0o755))
+		for _, what := range []string{"cpu", "heap"} {
+			to := filepath.Join(b.s.profiles, filepath.Base(dir)+"."+what+".pprof")
+			err = errors.Join(err, copyFile(b.place.outside(dir+"/"+what+".pprof"), to))
+		}
+		return err
 	}
 	return p, nil
 }
@@ -162,7 +186,7 @@ func (b *bench) startSelf(ctx context.Context, args ...string) (*part, error) {
 // start starts a process and waits for a line on its standard output. The end
 // of its standard input is its end.
 func start(cmd *exec.Cmd, ready string) (*part, error) {
-	name := strings.Join(cmd.Args, " ")
+	name := nameOf(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -184,6 +208,30 @@ func start(cmd *exec.Cmd, ready string) (*part, error) {
 	return nil, errors.Join(fmt.Errorf("starting %s: it ended", name), cmd.Wait())
 }
 
+// nameOf leaves out how a command gets into its place.
+func nameOf(cmd *exec.Cmd) string {
+	argv := cmd.Args
+	for i, a := range argv {
+		if a == benchFile {
+			argv = argv[i:]
+			break
+		}
+	}
+	text := strings.Join(argv, " ")
+	return text[max(0, len(text)-300):]
+}
+
+// ask sends a line and returns the one that answers.
+func (p *part) ask(line string) (string, error) {
+	if _, err := fmt.Fprintln(p.in, line); err != nil {
+		return "", fmt.Errorf("asking %s: %w", nameOf(p.cmd), err)
+	}
+	if !p.out.Scan() {
+		return "", fmt.Errorf("%s has ended", nameOf(p.cmd))
+	}
+	return p.out.Text(), nil
+}
+
 // stop ends the process and waits for it.
 func (p *part) stop() error {
 	p.in.Close()
@@ -193,6 +241,6 @@ func (p *part) stop() error {
 	case <-ended: // how it ends does not matter any more
 		return nil
 	case <-time.After(15 * time.Second):
-		return errors.Join(fmt.Errorf("%v did not end", p.cmd.Args), p.cmd.Cancel())
+		return errors.Join(fmt.Errorf("%s did not end", nameOf(p.cmd)), p.cmd.Cancel())
 	}
 }

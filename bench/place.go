@@ -20,6 +20,7 @@ import (
 // packet leaves that.
 const (
 	originHost = "origin.bench.example.com"
+	spliceHost = "splice.bench.example.com" // the same, and not to be looked into
 	originAddr = "93.184.215.14"
 	originPort = "443"
 )
@@ -66,7 +67,9 @@ func (p *place) furnish(ctx context.Context) error {
 	}
 	for _, line := range []string{
 		"ip addr add " + originAddr + "/32 dev lo",
-		"echo " + originAddr + " " + originHost + " >>/etc/hosts",
+		"echo " + originAddr + " " + originHost + " " + spliceHost + " >>/etc/hosts",
+		// Connections that were closed keep their ports for a minute.
+		"echo 2048 65535 >/proc/sys/net/ipv4/ip_local_port_range",
 	} {
 		if out, err := p.command(ctx, "sh", "-c", line).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", line, err, out)

@@ -45,6 +45,45 @@ func cpuOf(root int) (time.Duration, error) {
 	return total, nil
 }
 
+// memoryOf adds up the resident memory of a process and of all below it, agents
+// left out; what several share counts once (proc(5), Pss). The kernel's own for
+// their sockets is not in it.
+func memoryOf(root int) (int64, error) {
+	tree, err := below(root)
+	if err != nil {
+		return 0, err
+	}
+	var total int64
+	for _, p := range tree {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.pid))
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		for line := range strings.Lines(string(text)) {
+			if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
+				kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+				if err != nil {
+					return 0, fmt.Errorf("/proc/%d/smaps_rollup: %q", p.pid, line)
+				}
+				total += kb << 10
+			}
+		}
+	}
+	if total == 0 {
+		return 0, fmt.Errorf("process %d has no memory", root)
+	}
+	return total, nil
+}
+
+// descriptors is how many a process may have here.
+func descriptors() int {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 1024
+	}
+	return int(min(l.Max, 1<<20))
+}
+
 // below returns a process and all below it, agents left out.
 func below(root int) ([]process, error) {
 	table, err := processes()
