@@ -43,7 +43,7 @@ func AppendQuery(b []byte, id uint16, h names.Host, t Type) []byte {
 	b = append(b, 0)
 	b = binary.BigEndian.AppendUint16(b, uint16(t))
 	b = binary.BigEndian.AppendUint16(b, ClassIN)
-	return appendOPT(b, Success, "")
+	return appendOPT(b, Success, false, "")
 }
 
 // An Answer is what a resolver said about one question.

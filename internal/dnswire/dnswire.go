@@ -36,24 +36,19 @@ const (
 	TypeHTTPS Type = 65
 )
 
-// String gives the mnemonic of the types that have a meaning here and the form
-// of RFC 3597 for all others.
+// mnemonics are the names of types that records show, those that stubs and
+// tunnels ask for among them (registry of RFC 6895).
+var mnemonics = map[Type]string{
+	TypeA: "A", 2: "NS", TypeCNAME: "CNAME", TypeSOA: "SOA", 10: "NULL", 12: "PTR", 13: "HINFO", 15: "MX", 16: "TXT",
+	25: "KEY", TypeAAAA: "AAAA", 33: "SRV", 35: "NAPTR", 39: "DNAME", TypeOPT: "OPT", 43: "DS", 44: "SSHFP",
+	46: "RRSIG", 48: "DNSKEY", 52: "TLSA", TypeSVCB: "SVCB", TypeHTTPS: "HTTPS", 251: "IXFR", 252: "AXFR", 255: "ANY", 257: "CAA",
+}
+
+// String gives the mnemonic of a well-known type and the form of RFC 3597 for
+// all others.
 func (t Type) String() string {
-	switch t {
-	case TypeA:
-		return "A"
-	case TypeCNAME:
-		return "CNAME"
-	case TypeSOA:
-		return "SOA"
-	case TypeAAAA:
-		return "AAAA"
-	case TypeOPT:
-		return "OPT"
-	case TypeSVCB:
-		return "SVCB"
-	case TypeHTTPS:
-		return "HTTPS"
+	if m := mnemonics[t]; m != "" {
+		return m
 	}
 	return fmt.Sprintf("TYPE%d", uint16(t))
 }
@@ -120,6 +115,9 @@ const (
 	opcodeShift            = 11
 	opcodeMask             = 0xf
 )
+
+// flagDNSSECOK is the one flag of an OPT record: DO (RFC 3225 section 3).
+const flagDNSSECOK = 1 << 15
 
 func uint16At(b []byte, off int) uint16 { return uint16(b[off])<<8 | uint16(b[off+1]) }
 

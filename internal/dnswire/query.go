@@ -22,6 +22,7 @@ type Query struct {
 	EDNS    bool // whether the query has an OPT record, so that the answer may have one
 
 	recursion, noChecking bool
+	dnssecOK              bool   // the OPT record's DO bit
 	question              []byte // the question section as it came: its case is given back
 }
 
@@ -69,11 +70,11 @@ func ParseQuery(msg []byte) (Query, error) {
 		return Query{}, q.fail(FormErr, "malformed question")
 	}
 	if additionals == 1 {
-		version, after, ok := readOPT(rest)
+		version, flags, after, ok := readOPT(rest)
 		if !ok {
 			return Query{}, q.fail(FormErr, "additional record is no sound OPT record")
 		}
-		q.EDNS, rest = true, after
+		q.EDNS, q.dnssecOK, rest = true, flags&flagDNSSECOK != 0, after
 		if version != 0 {
 			return Query{}, q.fail(BadVers, fmt.Sprintf("EDNS version %d", version))
 		}
@@ -118,33 +119,33 @@ func readLabels(b []byte) (labels [][]byte, rest []byte, ok bool) {
 	}
 }
 
-// readOPT reads an OPT record (RFC 6891 section 6.1.2) and returns its version
-// and what follows it.
-func readOPT(b []byte) (version byte, rest []byte, ok bool) {
+// readOPT reads an OPT record (RFC 6891 section 6.1.2) and returns its version,
+// its flags and what follows it.
+func readOPT(b []byte) (version byte, flags uint16, rest []byte, ok bool) {
 	const fixed = 1 + 2 + 2 + 4 + 2 // root, type, class, TTL, length
 	if len(b) < fixed || b[0] != 0 || Type(uint16At(b, 1)) != TypeOPT {
-		return 0, nil, false
+		return 0, 0, nil, false
 	}
-	version = b[6]
+	version, flags = b[6], uint16At(b, 7)
 	n := int(uint16At(b, 9))
 	if len(b) < fixed+n {
-		return 0, nil, false
+		return 0, 0, nil, false
 	}
 	options, rest := b[fixed:fixed+n], b[fixed+n:]
 	for len(options) > 0 {
 		if len(options) < 4 {
-			return 0, nil, false
+			return 0, 0, nil, false
 		}
 		n := 4 + int(uint16At(options, 2))
 		if len(options) < n {
-			return 0, nil, false
+			return 0, 0, nil, false
 		}
 		options = options[n:]
 	}
-	return version, rest, true
+	return version, flags, rest, true
 }
 
 // fail builds the error of a query that was read as far as q knows.
 func (q *Query) fail(rcode RCode, detail string) *QueryError {
-	return &QueryError{RCode: rcode, Detail: detail, Reply: q.reply(rcode, nil, codes.DNSMalformed)}
+	return &QueryError{RCode: rcode, Detail: detail, Reply: q.reply(rcode, record{}, codes.DNSMalformed)}
 }

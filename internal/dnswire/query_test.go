@@ -161,12 +161,16 @@ func TestReplies(t *testing.T) {
 	}{
 		"address":            {plain.Address(synthetic, time.Minute), 0, true, false, ""},
 		"address, EDNS":      {edns.Address(synthetic, time.Minute), 0, true, true, ""},
-		"no data":            {plain.NoData(), 0, false, false, ""},
-		"no data, EDNS":      {edns.NoData(), 0, false, true, ""},
+		"no data":            {plain.NoData(time.Minute), 0, false, false, ""},
+		"no data, EDNS":      {edns.NoData(time.Minute), 0, false, true, ""},
 		"refusal":            {plain.Refuse(codes.DNSNameNotAllowed), 5, false, false, ""},
 		"refusal, EDNS":      {edns.Refuse(codes.DNSNameNotAllowed), 5, false, true, "\x00\x12dns_name_not_allowed"},
+		"label budget, EDNS": {edns.Refuse(codes.DNSLabelBudget), 5, false, true, "\x00\x12dns_label_budget"},
+		"denied by a rule":   {edns.Refuse(codes.PolicyDenied), 5, false, true, "\x00\x0fpolicy_denied"},
+		"no lease":           {edns.Refuse(codes.LeaseLapsed), 5, false, true, "\x00\x0elease_lapsed"},
 		"type denied, EDNS":  {edns.Refuse(codes.DNSTypeDenied), 5, false, true, "\x00\x15dns_type_denied"},
-		"other refusal":      {edns.Refuse(codes.JournalUnavailable), 5, false, true, "\x00\x00journal_unavailable"},
+		"other refusal":      {edns.Refuse(codes.RateLimited), 5, false, true, "\x00\x00rate_limited"},
+		"no record":          {edns.Refuse(codes.JournalUnavailable), 5, false, true, "\x00\x0ejournal_unavailable"},
 		"fault of ours":      {plain.Fail(codes.InternalError), 2, false, false, ""},
 		"fault of ours,EDNS": {edns.Fail(codes.InternalError), 2, false, true, "\x00\x00internal_error"},
 	} {
@@ -178,8 +182,12 @@ func TestReplies(t *testing.T) {
 			if len(m.Questions) != 1 || m.Questions[0].Name.String() != "oK.eXample." {
 				t.Errorf("questions %v", m.Questions)
 			}
-			if (len(m.Answers) == 1) != c.answer || len(m.Authorities) != 0 || (len(m.Additionals) == 1) != c.edns {
-				t.Fatalf("%d answers, %d additional", len(m.Answers), len(m.Additionals))
+			negative := c.rcode == 0 && !c.answer
+			if (len(m.Answers) == 1) != c.answer || (len(m.Authorities) == 1) != negative || (len(m.Additionals) == 1) != c.edns {
+				t.Fatalf("%d answers, %d authorities, %d additional", len(m.Answers), len(m.Authorities), len(m.Additionals))
+			}
+			if negative {
+				checkSOA(t, m.Authorities[0], "oK.eXample.")
 			}
 			if c.answer {
 				a, ok := m.Answers[0].Body.(*dnsmessage.AResource)
@@ -197,6 +205,48 @@ func TestReplies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// checkSOA checks what a stub keeps a negative answer by.
+func checkSOA(t *testing.T, r dnsmessage.Resource, name string) {
+	t.Helper()
+	soa, ok := r.Body.(*dnsmessage.SOAResource)
+	if !ok || r.Header.Name.String() != name || r.Header.TTL != 60 || soa.MinTTL != 60 || soa.NS.String() != name || soa.MBox.String() != "nobody.invalid." || soa.Serial != 1 {
+		t.Errorf("authority %v", r.GoString())
+	}
+}
+
+// TestLongestReply: whatever is asked for, the answer fits into what every stub
+// takes over UDP, so that none has to be cut.
+func TestLongestReply(t *testing.T) {
+	long := strings.Repeat("\x3f"+strings.Repeat("a", 63), 3) + "\x3d" + strings.Repeat("b", 61) + "\x00"
+	q := parse(t, headEDNS+long+aIN+opt)
+	if len(long) != 255 {
+		t.Fatalf("a name of %d", len(long))
+	}
+	replies := [][]byte{q.NoData(time.Minute), q.Address(netip.MustParseAddr("198.18.1.1"), time.Minute)}
+	for _, e := range codes.Catalogue() {
+		replies = append(replies, q.Refuse(e.Code), q.Fail(e.Code))
+	}
+	for _, r := range replies {
+		if m := unpack(t, r); len(r) > 512 || m.Truncated {
+			t.Errorf("%d bytes: %+v", len(r), m.Header)
+		}
+	}
+}
+
+// TestDNSSECOKIsGivenBack: the DO bit of a query is that of its answer, and no
+// other flag is (RFC 6891 section 6.1.4).
+func TestDNSSECOKIsGivenBack(t *testing.T) {
+	for flags, want := range map[string]bool{"\x00\x00": false, "\x80\x00": true, "\x7f\xff": false, "\xff\xff": true} {
+		q := parse(t, headEDNS+okName+aIN+"\x00\x00\x29\x04\xd0\x00\x00"+flags+"\x00\x00")
+		for _, r := range [][]byte{q.NoData(time.Minute), q.Refuse(codes.DNSTypeDenied)} {
+			h := unpack(t, r).Additionals[0].Header
+			if h.DNSSECAllowed() != want || h.TTL&^0x8000 != 0 || h.Class != dnswire.UDPSize {
+				t.Errorf("flags %x: OPT %v", flags, h.GoString())
+			}
+		}
 	}
 }
 
@@ -222,7 +272,7 @@ func FuzzParseQuery(f *testing.F) {
 			}
 			return
 		}
-		replies := [][]byte{q.NoData(), q.Refuse(codes.DNSTypeDenied), q.Address(netip.MustParseAddr("198.18.1.1"), time.Minute)}
+		replies := [][]byte{q.NoData(time.Minute), q.Refuse(codes.DNSTypeDenied), q.Address(netip.MustParseAddr("198.18.1.1"), time.Minute)}
 		for _, reply := range replies {
 			checkReply(t, reply, msg)
 		}

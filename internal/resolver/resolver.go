@@ -21,7 +21,7 @@
 // # What is answered
 //
 //	name allowed, type A                  a synthetic address, TTL 60
-//	name allowed, type AAAA, HTTPS, SVCB  no data
+//	name allowed, type AAAA, HTTPS, SVCB  no data, which may be kept as long
 //	name allowed, any other type or class REFUSED, dns_type_denied
 //	name not allowed                      REFUSED, dns_name_not_allowed
 //	anything else that policy or lease say REFUSED with their code
@@ -155,7 +155,7 @@ func (s *Server) answer(src Source, q *dnswire.Query) []byte {
 	if address.IsValid() {
 		return q.Address(address, ttl)
 	}
-	return q.NoData()
+	return q.NoData(ttl)
 }
 
 // judge decides about the name first and the type second, so that a refusal for

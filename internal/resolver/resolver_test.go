@@ -245,7 +245,7 @@ func TestRecordTellsWhatWasAsked(t *testing.T) {
 	if r := records[0]; r.Host != "ok.example" || r.Asked != "OK.example" || r.Method != "A" || r.Detail != "198.18.1.1" || r.Rule == "" || r.Stage != "name" {
 		t.Errorf("%+v", r)
 	}
-	if r := records[1]; r.Host != "" || r.Asked != `a\032b.example` || r.Method != "TYPE16" {
+	if r := records[1]; r.Host != "" || r.Asked != `a\032b.example` || r.Method != "TXT" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -14,6 +14,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"bawn/internal/codes"
+	"bawn/internal/verdict"
 )
 
 // Limits bound what one listener does for its agent. A zero field means its
@@ -21,7 +24,8 @@ import (
 type Limits struct {
 	PerSecond   int           // queries on one listener, with a burst of as many: 200
 	Connections int           // open TCP connections: 16
-	Idle        time.Duration // of a TCP connection between queries, and for each: 10 s
+	Idle        time.Duration // of a TCP connection between queries, and for each with its answer: 10 s
+	Life        time.Duration // of a TCP connection: 5 min
 }
 
 func (l Limits) orDefault() Limits {
@@ -33,6 +37,9 @@ func (l Limits) orDefault() Limits {
 	}
 	if l.Idle == 0 {
 		l.Idle = 10 * time.Second
+	}
+	if l.Life == 0 {
+		l.Life = 5 * time.Minute
 	}
 	return l
 }
@@ -56,6 +63,9 @@ func (s *Server) ServeUDP(ctx context.Context, pc net.PacketConn, src Source) er
 		switch {
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return nil
+		case isShortage(err):
+			pause(ctx)
+			continue
 		case err != nil:
 			return fmt.Errorf("reading DNS queries of agent %s: %w", src.Identity.Agent, err)
 		}
@@ -97,15 +107,16 @@ func (s *Server) ServeTCP(ctx context.Context, ln net.Listener, src Source) erro
 				defer func() { <-places }()
 				s.serveConn(ctx, conn, src, rate)
 			})
-		default:
-			conn.Close() // the agent holds all its places itself
+		default: // the agent holds all its places itself
+			s.refuse(src, verdict.Refuse(stage, codes.ConcurrencyExceeded, fmt.Sprintf("more than %d DNS connections", s.lim.Connections)))
+			conn.Close()
 		}
 	}
 }
 
-// isShortage knows the errors of accept(2) that pass, and that an agent must not
-// be able to end the plane with: a connection that is gone already, and no room
-// for another.
+// isShortage knows the errors of accept(2) and recvfrom(2) that pass, and that an
+// agent must not be able to end the plane with: a connection that is gone
+// already, and no room for another.
 func isShortage(err error) bool {
 	for _, e := range []error{syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, e) {
@@ -125,13 +136,19 @@ func pause(ctx context.Context) {
 }
 
 // serveConn answers the queries of one connection in their order, each judged by
-// itself, however they were cut into segments.
+// itself, however they were cut into segments (RFC 7766 section 6.2.1.1). A
+// client that has sent its last one and closed its half still gets all answers.
 func (s *Server) serveConn(ctx context.Context, conn net.Conn, src Source, rate *bucket) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	r := bufio.NewReaderSize(conn, 1024)
+	end := time.Now().Add(s.lim.Life)
 	for {
-		if conn.SetDeadline(time.Now().Add(s.lim.Idle)) != nil {
+		until := time.Now().Add(s.lim.Idle)
+		if until.After(end) {
+			until = end
+		}
+		if conn.SetDeadline(until) != nil {
 			return
 		}
 		msg, err := readMessage(r)

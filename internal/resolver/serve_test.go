@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -195,6 +197,9 @@ func TestTCPIsBounded(t *testing.T) {
 	}
 	over := dial(t, "tcp", addr)
 	wantClosed(t, over)
+	if r := d.recorded(); len(r) != 3 || r[2].Code != codes.ConcurrencyExceeded || r[2].Identity != who {
+		t.Errorf("%+v", r)
+	}
 	held[0].Close()
 	// A place that was given back is given again.
 	for {
@@ -220,6 +225,46 @@ func TestTCPSilenceEnds(t *testing.T) {
 	half := dial(t, "tcp", addr)
 	_, _ = half.Write([]byte{0})
 	wantClosed(t, half)
+}
+
+// TestTCPLifeEnds: asking on and on keeps no connection open for ever.
+func TestTCPLifeEnds(t *testing.T) {
+	d := newDesk(t)
+	conn := dial(t, "tcp", start(t, d, "tcp", resolver.Limits{Life: 200 * time.Millisecond, PerSecond: 1 << 30}))
+	ask := framed(query("ok.example.", typeA, 1))
+	go func() {
+		for {
+			if _, err := conn.Write(ask); err != nil {
+				return
+			}
+		}
+	}()
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("still open")
+	}
+}
+
+// TestTCPHalfClose: who has asked all there is to ask and says so is still
+// answered, and then the connection ends.
+func TestTCPHalfClose(t *testing.T) {
+	d := newDesk(t)
+	conn := dial(t, "tcp", start(t, d, "tcp", resolver.Limits{}))
+	var asked [][]byte
+	for range 20 {
+		asked = append(asked, query("ok.example.", typeA, 1), query("evil.example.", typeA, 1))
+	}
+	if _, err := conn.Write(framed(asked...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range asked {
+		if got := readFramed(t, conn); (got.rcode == noError) != (i%2 == 0) {
+			t.Errorf("answer %d: %+v", i, got)
+		}
+	}
+	wantClosed(t, conn)
 }
 
 // TestQueriesAreRateLimited: beyond the rate queries are refused, with a record.
