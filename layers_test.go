@@ -24,11 +24,12 @@ var rows = [][]string{
 	{"internal/verdict"},
 	// decisions: pure, no clock, no socket
 	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv", "internal/wirejson", "internal/strictjson"},
-	{"internal/httpwire", "internal/tlshello", "internal/dnswire", "internal/wswire", "internal/netplan", "internal/apitype"},
+	{"internal/httpwire", "internal/tlshello", "internal/dnswire", "internal/wswire", "internal/netplan", "internal/apitype", "internal/labels"},
 	{"internal/guard", "internal/h2head"},
 	{"internal/policy"},
 	// memory of things
-	{"internal/audit", "internal/ca", "internal/store"},
+	{"internal/agentfile"},
+	{"internal/audit", "internal/ca", "internal/store", "internal/budget"},
 	// hands: what touches the host
 	{"internal/fdpass", "internal/lending", "internal/peercred", "internal/uptls"},
 	{"internal/netkern", "internal/proc", "internal/probe", "internal/dnsclient"},

@@ -20,12 +20,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bawn/internal/addr"
+	"bawn/internal/apitype"
 	"bawn/internal/audit"
+	"bawn/internal/budget"
 	"bawn/internal/ca"
 	"bawn/internal/client"
 	"bawn/internal/config"
 	"bawn/internal/dnsclient"
 	"bawn/internal/egress"
+	"bawn/internal/labels"
 	"bawn/internal/lease"
 	"bawn/internal/lifecycle"
 	"bawn/internal/netplan"
@@ -47,6 +50,7 @@ func (a *app) proxyCommand() *cobra.Command {
 			}
 			defer p.journal.Close()
 			defer p.table.Close()
+			defer p.labels.Close()
 			return p.run(cmd.Context())
 		},
 	}
@@ -62,6 +66,7 @@ type proxy struct {
 	minter  *ca.Minter
 	issuer  *ca.Intermediate
 	table   *resolver.Table
+	labels  *budget.Labels
 	egress  *egress.Server
 	dns     *resolver.Server
 	own     ownAddresses
@@ -83,7 +88,7 @@ func (a *app) newProxy(ctx context.Context) (*proxy, error) {
 		return nil, err
 	}
 	p.lease = lease.New(p.admin, "proxy", p.log)
-	if p.table, err = openTable(p.paths); err != nil {
+	if err := p.openAgentFiles(cfg); err != nil {
 		return nil, err
 	}
 	if err := p.firstIntermediate(ctx); err != nil {
@@ -96,13 +101,39 @@ func (a *app) newProxy(ctx context.Context) (*proxy, error) {
 	return p, nil
 }
 
-// openTable opens the synthetic addresses that agents were given.
-func openTable(p config.Paths) (*resolver.Table, error) {
-	dir := filepath.Join(p.State("proxy"), "names")
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("making %s: %w", dir, err)
+// openAgentFiles opens what is kept for each agent: the synthetic addresses that
+// it was given, and the names that it made up. It ends with the agent.
+func (p *proxy) openAgentFiles(cfg config.Config) (err error) {
+	dirs := map[string]string{}
+	for _, name := range []string{"names", "labels"} {
+		dirs[name] = filepath.Join(p.paths.State("proxy"), name)
+		if err := os.Mkdir(dirs[name], 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("making %s: %w", dirs[name], err)
+		}
 	}
-	return resolver.OpenTable(dir, 0)
+	if p.table, err = resolver.OpenTable(dirs["names"], resolver.TableOptions{}); err != nil {
+		return err
+	}
+	w := cfg.Wildcards
+	p.labels, err = budget.OpenLabels(dirs["labels"], labels.Limits{
+		Names: w.Names, Octets: w.Octets, AllNames: w.AllNames, NameOctets: w.NameOctets, NameLabels: w.NameLabels,
+	}, p.log)
+	if err != nil {
+		return errors.Join(err, p.table.Close())
+	}
+	p.lease.Learn(p.keep)
+	return nil
+}
+
+// keep lets go of what was kept for agents that are not registered any more.
+func (p *proxy) keep(agents []apitype.SnapshotAgent) {
+	byName := make(map[string]string, len(agents))
+	for _, a := range agents {
+		byName[a.Name] = a.ID
+	}
+	if err := errors.Join(p.table.Keep(byName), p.labels.Keep(byName)); err != nil {
+		p.log.Error("what was kept for agents that are gone is still there", "error", err)
+	}
 }
 
 // wire is the one place where the planes meet.
@@ -118,7 +149,7 @@ func (p *proxy) wire(servers []netip.AddrPort, roots *x509.CertPool) {
 		Log:      p.log,
 		Stages:   stages(),
 	})
-	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.journal, Addresses: p.table, Log: p.log})
+	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.journal, Addresses: p.table, Budget: p.labels, Log: p.log})
 	p.feed = &feed{sock: p.paths.NetdSock(), log: p.log, egress: p.egress, dns: p.dns}
 }
 

@@ -32,7 +32,7 @@ func (s *Server) snapshot(ctx context.Context) (apitype.Snapshot, error) {
 	}
 	snap.Revision, snap.YAML = rev.Number, rev.YAML
 	for _, a := range agents {
-		snap.Agents = append(snap.Agents, apitype.SnapshotAgent{Name: a.Name, Profile: a.Profile})
+		snap.Agents = append(snap.Agents, apitype.SnapshotAgent{Name: a.Name, ID: a.ID, Profile: a.Profile})
 	}
 	snap.Tag = tag(snap)
 	return snap, nil

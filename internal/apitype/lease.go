@@ -38,6 +38,7 @@ type Snapshot struct {
 // A SnapshotAgent is a registered agent as policy sees it.
 type SnapshotAgent struct {
 	Name    string `json:"name"`
+	ID      string `json:"id"` // of this registration: names come again, it does not
 	Profile string `json:"profile,omitempty"`
 }
 

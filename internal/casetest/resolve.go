@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"bawn/internal/budget"
+	"bawn/internal/labels"
 	"bawn/internal/names"
 	"bawn/internal/resolver"
 )
@@ -28,6 +30,7 @@ func (run *running) ask() error {
 		Policies:  standing{run.policy},
 		Recorder:  &run.records,
 		Addresses: &addresses{},
+		Budget:    budget.NewLabels(labels.Limits{}),
 		Now:       run.now,
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -74,7 +74,7 @@ func TestEntriesAreComplete(t *testing.T) {
 		if strings.Count(e.Meaning, ". ") > 0 || !strings.HasSuffix(e.Meaning, ".") {
 			t.Errorf("%s: meaning is not one sentence: %q", e.Code, e.Meaning)
 		}
-		if (e.Status < 400 || e.Status > 599) != (e.Group == "DNS") {
+		if (e.Status < 400 || e.Status > 599) != (e.Group == "DNS" && e.Code != codes.DNSLabelBudget) {
 			t.Errorf("%s: status %d", e.Code, e.Status)
 		}
 	}
@@ -99,7 +99,7 @@ func TestLookup(t *testing.T) {
 	}
 	for code, want := range map[codes.Code]int{
 		codes.HostNotAllowed: 403, codes.TargetInvalid: 400, codes.BodyTooLarge: 413, codes.RateLimited: 429,
-		codes.UpstreamUnreachable: 502, codes.LeaseLapsed: 503, codes.DNSMalformed: 403, "": 500,
+		codes.UpstreamUnreachable: 502, codes.LeaseLapsed: 503, codes.DNSMalformed: 403, codes.DNSLabelBudget: 429, "": 500,
 	} {
 		if got := codes.StatusOf(code); got != want {
 			t.Errorf("StatusOf(%q) = %d, want %d", code, got, want)

@@ -170,8 +170,9 @@ func dnsEntries() []Entry {
 			Agent: "Connect to the host by its name; no other records are needed. " + askOperator, Operator: showRecord},
 		{Code: DNSMalformed, Meaning: "The DNS message is malformed.",
 			Agent: fixRequest, Operator: showRecord},
-		{Code: DNSLabelBudget, Meaning: "More names were asked for under one wildcard than are plausible.",
-			Agent: "Stop. " + askOperator, Operator: showRecord + " Many names under one wildcard can carry data out; name the hosts instead."},
+		{Code: DNSLabelBudget, Meaning: "Under a wildcard more names were used in a day, or a longer name, than services need.", Status: 429,
+			Agent:    "Stop making up names. " + askOperator,
+			Operator: showRecord + " Many names under a wildcard can carry data out. Name the hosts that are needed, or raise `wildcards:` in the configuration."},
 	}
 }
 

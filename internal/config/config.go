@@ -47,6 +47,8 @@ type Config struct {
 	Placement ids.Placement `yaml:"placement"`
 	// Limits bound one session.
 	Limits Limits `yaml:"limits"`
+	// Wildcards bound the names that an agent makes up under wildcards.
+	Wildcards Wildcards `yaml:"wildcards"`
 }
 
 // Limits bound one session of an agent.
@@ -56,12 +58,23 @@ type Limits struct {
 	CPUPercent int `yaml:"cpu_percent"` // of one CPU: 200 is two; 0 is no limit
 }
 
+// Wildcards bound the names that one agent makes up in a day under rules such
+// as "*.example.com".
+type Wildcards struct {
+	Names      int `yaml:"names"`       // under one registered domain
+	Octets     int `yaml:"octets"`      // of their labels in front of what the rule says, added up
+	AllNames   int `yaml:"all_names"`   // under all domains
+	NameOctets int `yaml:"name_octets"` // of the labels of one name in front of what the rule says
+	NameLabels int `yaml:"name_labels"` // how many these may be
+}
+
 // Default is the configuration of a host that has no file.
 func Default() Config {
 	return Config{
 		Version:   Version,
 		Placement: ids.PlacementNetns,
 		Limits:    Limits{PIDs: 4096, MemoryMiB: 8192},
+		Wildcards: Wildcards{Names: 256, Octets: 8192, AllNames: 4096, NameOctets: 100, NameLabels: 8},
 	}
 }
 
@@ -124,6 +137,9 @@ func (c Config) Validate() error {
 	l := c.Limits
 	if l.PIDs < 8 || l.MemoryMiB < 16 || l.CPUPercent < 0 {
 		errs = append(errs, fmt.Errorf("limits: need pids >= 8, memory_mib >= 16 and cpu_percent >= 0, have %d, %d and %d", l.PIDs, l.MemoryMiB, l.CPUPercent))
+	}
+	if w := c.Wildcards; min(w.Names, w.Octets, w.AllNames, w.NameOctets, w.NameLabels) < 1 {
+		errs = append(errs, errors.New("wildcards: every number has to be 1 or more; a host that is to have no such names needs no rule with a wildcard"))
 	}
 	return errors.Join(errs...)
 }

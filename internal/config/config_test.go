@@ -14,7 +14,7 @@ import (
 
 func TestBadConfigurationNamesEveryProblem(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":       {"version: 1\nresolver: [1.1.1.1]\n", `line 2: unknown key "resolver" (known here: version, resolvers, upstream_roots, placement, limits)`},
+		"unknown key":       {"version: 1\nresolver: [1.1.1.1]\n", `line 2: unknown key "resolver" (known here: version, resolvers, upstream_roots, placement, limits, wildcards)`},
 		"unknown limit":     {"version: 1\nlimits: {pid: 1}\n", `line 2: unknown key "pid" (known here: pids, memory_mib, cpu_percent)`},
 		"a list":            {"- version: 1\n", "line 1: wants keys and values, has a list"},
 		"no list":           {"version: 1\nresolvers: 192.0.2.1\n", `line 2: wants a list, has "192.0.2.1"`},
@@ -28,6 +28,7 @@ func TestBadConfigurationNamesEveryProblem(t *testing.T) {
 		"relative roots":    {"version: 1\nupstream_roots: a.pem\n", "absolute"},
 		"limits too small":  {"version: 1\nlimits: {pids: 1, memory_mib: 64}\n", "limits"},
 		"wrong type":        {"version: one\n", `line 1: wants a number, has "one"`},
+		"no wildcards":      {"version: 1\nwildcards: {names: 0}\n", "wildcards"},
 		"second bad beside": {"version: 3\nupstream_roots: a.pem\n", "absolute"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -97,6 +97,10 @@ func CheckName(s string) error {
 	return nil
 }
 
+// NewAgent returns a fresh id for an agent's registration: "a-" and 16 hex
+// digits. Names of agents are used again, their ids are not.
+func NewAgent() string { return "a-" + random(8) }
+
 // NewSession returns a fresh session id: "s-" and 16 hex digits from the
 // system's random source.
 func NewSession() string { return "s-" + random(8) }

@@ -47,6 +47,7 @@ type Holder struct {
 	plane string
 	log   *slog.Logger
 	now   func() time.Duration // since boot, sleep included
+	learn func([]apitype.SnapshotAgent)
 
 	held    atomic.Pointer[held]
 	mu      sync.Mutex
@@ -68,6 +69,11 @@ type held struct {
 func New(admin Admin, plane string, log *slog.Logger) *Holder {
 	return &Holder{admin: admin, plane: plane, log: log, now: bootTime, changed: make(chan struct{})}
 }
+
+// Learn has f called with the agents of each snapshot, before the snapshot is in
+// force: what a plane keeps for an agent ends when its registration does. It is
+// to be called before Run.
+func (h *Holder) Learn(f func([]apitype.SnapshotAgent)) { h.learn = f }
 
 // bootTime reads CLOCK_BOOTTIME, which goes on while the machine is suspended.
 func bootTime() time.Duration {
@@ -177,6 +183,9 @@ func (h *Holder) beat(ctx context.Context) error {
 // install puts s in force. What cannot be compiled is in force as well, as a
 // refusal of everything: the older policy must not outlive it.
 func (h *Holder) install(s apitype.Snapshot, until int64) {
+	if h.learn != nil {
+		h.learn(s.Agents)
+	}
 	next := &held{tag: s.Tag, revision: s.Revision}
 	next.until.Store(until)
 	p, err := Compile(s)

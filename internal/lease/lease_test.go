@@ -6,7 +6,9 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -37,7 +39,7 @@ func (a *admin) Lease(ctx context.Context, ask apitype.LeaseAsk) (apitype.LeaseA
 }
 
 func snapshot(tag string, revision uint64, yaml string) apitype.LeaseAnswer {
-	return apitype.LeaseAnswer{Tag: tag, Snapshot: &apitype.Snapshot{Tag: tag, Revision: revision, YAML: yaml, Agents: []apitype.SnapshotAgent{{Name: "dev"}}}}
+	return apitype.LeaseAnswer{Tag: tag, Snapshot: &apitype.Snapshot{Tag: tag, Revision: revision, YAML: yaml, Agents: []apitype.SnapshotAgent{{Name: "dev", ID: "a-" + tag}}}}
 }
 
 // hold runs a Holder over a on the bubble's clock; stop ends it and waits.
@@ -151,6 +153,37 @@ func TestNoPolicyYetDeniesEverything(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		if c := code(h); c != codes.PolicyUnavailable {
 			t.Errorf("%q", c)
+		}
+	})
+}
+
+// TestPlanesLearnWhoIsRegistered: what a plane keeps for agents is told of every
+// snapshot before that is in force, one that cannot be understood included.
+func TestPlanesLearnWhoIsRegistered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &admin{answer: func(ask apitype.LeaseAsk) (apitype.LeaseAnswer, error) {
+			switch ask.Have {
+			case "":
+				return snapshot("1", 7, someYAML), nil
+			case "1":
+				return snapshot("2", 8, "version: 7"), nil
+			}
+			return apitype.LeaseAnswer{Tag: ask.Have}, nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		h := New(a, "proxy", slog.New(slog.DiscardHandler))
+		var learned []string
+		h.Learn(func(agents []apitype.SnapshotAgent) {
+			_, revision, _ := h.Current()
+			learned = append(learned, fmt.Sprint(revision, agents))
+		})
+		done := make(chan struct{})
+		go func() { h.Run(ctx); close(done) }()
+		time.Sleep(10 * time.Second)
+		cancel()
+		<-done
+		if want := []string{"0 [{dev a-1 }]", "7 [{dev a-2 }]"}; !slices.Equal(learned, want) {
+			t.Errorf("%q, want %q", learned, want)
 		}
 	})
 }

@@ -44,6 +44,30 @@ func TooWide(p Pattern) (why string, wide bool) {
 	return sharedZone(p.host, owned)
 }
 
+// Registrable returns the domain that somebody registered and that h belongs to:
+// the name directly under a suffix of the public registries. Zones that a
+// provider divides among its customers are the provider's here
+// ("bucket.s3.amazonaws.com" is in amazonaws.com). A name that is such a suffix
+// itself is its own domain.
+func Registrable(h Host) Host {
+	if h.IsZero() {
+		return h
+	}
+	suffix, icann := publicsuffix.PublicSuffix(h.s)
+	for !icann {
+		_, shorter, more := strings.Cut(suffix, ".")
+		if !more {
+			break // a top level domain that is on no list
+		}
+		suffix, icann = publicsuffix.PublicSuffix(shorter)
+	}
+	front, below := strings.CutSuffix(h.s, "."+suffix)
+	if !below {
+		return h
+	}
+	return Host{front[strings.LastIndexByte(front, '.')+1:] + "." + suffix}
+}
+
 // childrenAreSuffixes reports whether a rule "*.rest" of the list makes every
 // name directly under rest a public suffix, which rest itself then is not
 // always. No real label equals the probe, so only such a rule can match it.

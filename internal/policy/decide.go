@@ -22,6 +22,7 @@ type Decision struct {
 	Addresses []netip.Prefix // special-purpose ranges that the name may resolve to. Not to be changed
 	Guards    guard.Chain    // what judges the request further. Not to be changed
 	Sensitive bool           // the record is to be marked
+	Under     names.Pattern  // the narrowest wildcard that allows the name; zero where a rule that allows it names it exactly
 }
 
 // A Query is a request as far as rules look at it.
@@ -44,10 +45,10 @@ func (a *Agent) Host(h names.Host, now time.Time) Decision {
 	for _, ru := range append(a.shared.about(h), a.own.about(h)...) {
 		for _, p := range ru.ports {
 			d := a.Name(h, p.Number, now)
-			if d.Verdict.Allowed() {
+			switch {
+			case d.Verdict.Allowed() && d.Under.IsZero():
 				return d
-			}
-			if best.Verdict.Code == codes.HostNotAllowed {
+			case d.Verdict.Allowed() && !best.Verdict.Allowed(), best.Verdict.Code == codes.HostNotAllowed:
 				best = d
 			}
 		}
@@ -126,6 +127,7 @@ type tally struct {
 	missed  hurdle // what nearest failed at
 
 	d       Decision
+	exact   bool // some allowing rule names the host itself
 	encoded bool // some allowing rule speaks TLS on the port
 	partly  bool // a deny rule has to see requests
 }
@@ -161,6 +163,12 @@ func (t *tally) allow(ru *rule, port Port) {
 	}
 	t.d.Inspect = min(t.d.Inspect, ru.inspect)
 	t.allowed = first(t.allowed, ru)
+	switch {
+	case !ru.host.Wildcard():
+		t.exact = true
+	case t.d.Under.IsZero() || t.d.Under.Covers(ru.host):
+		t.d.Under = ru.host
+	}
 	t.encoded = t.encoded || !port.Plain
 	t.d.Sensitive = t.d.Sensitive || ru.sensitive
 	switch {
@@ -245,6 +253,9 @@ func (t *tally) decision() Decision {
 		d := t.d
 		d.Verdict = verdict.Verdict{Effect: verdict.Allow, Rule: t.allowed.id, Stage: at}
 		d.Plain = !t.encoded
+		if t.exact {
+			d.Under = names.Pattern{}
+		}
 		if t.partly || d.Plain {
 			d.Inspect = InspectFull
 		}

@@ -14,8 +14,8 @@
 //
 // [Server.ServeUDP] and [Server.ServeTCP] read queries from listeners that stand
 // inside one agent's network: which listener accepted is who asks (I9).
-// [Server.Answer] then does the same with each query: parse, judge, give an
-// address, record (I7), judge again, reply. A query that cannot be recorded is
+// [Server.Answer] then does the same with each query: parse, judge, count, give
+// an address, record (I7), judge again, reply. A query that cannot be recorded is
 // refused, and so is one that makes the code panic.
 //
 // # What is answered
@@ -24,6 +24,7 @@
 //	name allowed, type AAAA, HTTPS, SVCB  no data, which may be kept as long
 //	name allowed, any other type or class REFUSED, dns_type_denied
 //	name not allowed                      REFUSED, dns_name_not_allowed
+//	too many names under a wildcard       REFUSED, dns_label_budget
 //	anything else that policy or lease say REFUSED with their code
 //	not a query that can be read          FORMERR, NOTIMP or BADVERS; dns_malformed on record
 //
@@ -70,12 +71,20 @@ type Addresses interface {
 	Synthetic(agent string, h names.Host) (netip.Addr, error)
 }
 
-// A Config is what a [Server] is made of. Policies, Recorder and Addresses must
-// be set.
+// A Budget bounds the names that an agent makes up under wildcards: it judges
+// one that the wildcard under lets in, and counts it. The zero pattern stands for
+// a name that a rule names. The detail of a verdict that allows is for the record.
+type Budget interface {
+	Take(agent string, h names.Host, under names.Pattern, now time.Time) verdict.Verdict
+}
+
+// A Config is what a [Server] is made of. Policies, Recorder, Addresses and
+// Budget must be set.
 type Config struct {
 	Policies  Policies
 	Recorder  Recorder
 	Addresses Addresses
+	Budget    Budget
 	Limits    Limits
 	Log       *slog.Logger     // nil: none
 	Now       func() time.Time // nil: time.Now
@@ -125,14 +134,17 @@ func (s *Server) Answer(src Source, msg []byte) (reply []byte) {
 
 // answer judges a query that could be read.
 func (s *Server) answer(src Source, q *dnswire.Query) []byte {
-	v, revision := s.judge(src, q)
+	v, under, revision := s.judge(src, q)
+	if v.Allowed() {
+		v = s.count(src, q.Host, under, v)
+	}
 	var address netip.Addr
 	if v.Allowed() && q.Type == dnswire.TypeA {
 		address, v = s.synthetic(src, q.Host, v)
 	}
 	d := s.decision(src, q, v, revision)
 	if address.IsValid() {
-		d.Detail = address.String()
+		d.Detail = joined(address.String(), d.Detail)
 	}
 	if err := s.cfg.Recorder.Decide(d); err != nil {
 		code := audit.CodeOf(err)
@@ -148,7 +160,7 @@ func (s *Server) answer(src Source, q *dnswire.Query) []byte {
 	}
 	// The record may have waited for the disk: what allowed the query then need
 	// not stand now.
-	if again, revision := s.judge(src, q); !again.Allowed() {
+	if again, _, revision := s.judge(src, q); !again.Allowed() {
 		_ = s.cfg.Recorder.Decide(s.decision(src, q, again, revision)) // refused either way
 		return q.Refuse(again.Why())
 	}
@@ -159,16 +171,18 @@ func (s *Server) answer(src Source, q *dnswire.Query) []byte {
 }
 
 // judge decides about the name first and the type second, so that a refusal for
-// the type tells that the name would have been allowed.
-func (s *Server) judge(src Source, q *dnswire.Query) (verdict.Verdict, uint64) {
+// the type tells that the name would have been allowed. under is the wildcard
+// that lets the name in, if only one does.
+func (s *Server) judge(src Source, q *dnswire.Query) (v verdict.Verdict, under names.Pattern, revision uint64) {
 	current, revision, held := s.cfg.Policies.Current()
 	if !held.Allowed() {
-		return held, revision
+		return held, under, revision
 	}
 	if q.HostErr != nil {
-		return verdict.Refuse(stage, codes.DNSNameNotAllowed, q.HostErr.Error()), revision
+		return verdict.Refuse(stage, codes.DNSNameNotAllowed, q.HostErr.Error()), under, revision
 	}
-	v := current.Agent(src.Identity.Agent).Host(q.Host, s.cfg.Now()).Verdict
+	d := current.Agent(src.Identity.Agent).Host(q.Host, s.cfg.Now())
+	v = d.Verdict
 	switch {
 	case !v.Allowed():
 		v.Stage = stage
@@ -176,19 +190,37 @@ func (s *Server) judge(src Source, q *dnswire.Query) (verdict.Verdict, uint64) {
 		if c := v.Why(); c == codes.HostNotAllowed || c == codes.PortNotAllowed {
 			v.Code = codes.DNSNameNotAllowed
 		}
-		return v, revision
+		return v, under, revision
 	case q.Class != dnswire.ClassIN:
-		return verdict.Refuse(stage, codes.DNSTypeDenied, fmt.Sprintf("class %d", q.Class)), revision
+		return verdict.Refuse(stage, codes.DNSTypeDenied, fmt.Sprintf("class %d", q.Class)), under, revision
 	}
 	switch q.Type {
 	case dnswire.TypeA, dnswire.TypeAAAA, dnswire.TypeHTTPS, dnswire.TypeSVCB:
-		return v, revision
+		return v, d.Under, revision
 	}
-	return verdict.Refuse(stage, codes.DNSTypeDenied, "type "+q.Type.String()), revision
+	return verdict.Refuse(stage, codes.DNSTypeDenied, "type "+q.Type.String()), under, revision
 }
 
 // stage is what verdicts of this plane name.
 const stage = "name"
+
+// count counts an allowed name, if the agent made it up, or turns the verdict.
+func (s *Server) count(src Source, h names.Host, under names.Pattern, v verdict.Verdict) verdict.Verdict {
+	b := s.cfg.Budget.Take(src.Identity.Agent, h, under, s.cfg.Now())
+	if !b.Allowed() {
+		return b
+	}
+	v.Detail = joined(v.Detail, b.Detail)
+	return v
+}
+
+// joined puts what a record says together.
+func joined(one, other string) string {
+	if one == "" || other == "" {
+		return one + other
+	}
+	return one + ", " + other
+}
 
 // synthetic finds the address for an allowed name, or turns the verdict.
 func (s *Server) synthetic(src Source, h names.Host, v verdict.Verdict) (netip.Addr, verdict.Verdict) {

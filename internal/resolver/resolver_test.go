@@ -52,6 +52,21 @@ type desk struct {
 	panics  bool
 	given   []string // names that got an address
 	full    error
+	taken   []string // names that were counted, and under which wildcard
+	spent   bool     // no more names under wildcards
+	odd     string
+}
+
+func (d *desk) Take(agent string, h names.Host, under names.Pattern, _ time.Time) verdict.Verdict {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if under.Wildcard() {
+		d.taken = append(d.taken, agent+" "+h.String()+" "+under.String())
+	}
+	if d.spent && under.Wildcard() {
+		return verdict.Refuse("name", codes.DNSLabelBudget, "too many")
+	}
+	return verdict.Verdict{Effect: verdict.Allow, Detail: d.odd}
 }
 
 func (d *desk) Current() (*policy.Policy, uint64, verdict.Verdict) {
@@ -106,7 +121,7 @@ func newDesk(t testing.TB) *desk {
 }
 
 func (d *desk) server(lim resolver.Limits) *resolver.Server {
-	return resolver.New(resolver.Config{Policies: d, Recorder: d, Addresses: d, Limits: lim, Now: func() time.Time { return time.Unix(1800000000, 0) }})
+	return resolver.New(resolver.Config{Policies: d, Recorder: d, Addresses: d, Budget: d, Limits: lim, Now: func() time.Time { return time.Unix(1800000000, 0) }})
 }
 
 // query packs a question, with EDNS.
@@ -218,6 +233,49 @@ func TestI3NamesAreJudgedBeforeAnything(t *testing.T) {
 		if r.Identity != who || r.Revision != 42 || r.Proto != "dns" || r.Request == "" || r.Code != c.code || (r.Verdict == verdict.Allow) != (c.code == "") {
 			t.Errorf("%s %d: record %+v", c.name, c.typ, r)
 		}
+	}
+}
+
+// TestNamesUnderWildcardsAreCounted: before one gets an address, and only if
+// policy lets it in by a wildcard alone; what is refused for another reason
+// costs nothing.
+func TestNamesUnderWildcardsAreCounted(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		typ  uint16
+		want string
+	}{
+		{"A.wild.example.", typeA, "dev a.wild.example *.wild.example"},
+		{"a.wild.example.", typeHTTPS, "dev a.wild.example *.wild.example"},
+		{"a.b.wild.example.", typeA, "dev a.b.wild.example *.wild.example"},
+		{"ok.example.", typeA, ""},
+		{"a.wild.example.", typeTXT, ""},
+		{"bad.wild.example.", typeA, ""},
+		{"evil.example.", typeA, ""},
+	} {
+		d := newDesk(t)
+		d.odd = "odd"
+		d.server(resolver.Limits{}).Answer(resolver.Source{Identity: who}, query(c.name, c.typ, 1))
+		if got := strings.Join(d.taken, "; "); got != c.want {
+			t.Errorf("%s %d: counted %q, want %q", c.name, c.typ, got, c.want)
+		}
+		if r := d.recorded(); len(d.given) > 0 && r[0].Detail != "198.18.1.1, odd" {
+			t.Errorf("%s: record %+v", c.name, r)
+		}
+	}
+	d := newDesk(t)
+	d.spent = true
+	for _, typ := range []uint16{typeA, typeAAAA, typeHTTPS} {
+		got := read(t, d.server(resolver.Limits{}).Answer(resolver.Source{Identity: who}, query("a.wild.example.", typ, 1)))
+		if want := (reply{refused, "", string(codes.DNSLabelBudget), "a.wild.example."}); got != want {
+			t.Errorf("type %d: %+v, want %+v", typ, got, want)
+		}
+	}
+	if got := read(t, d.server(resolver.Limits{}).Answer(resolver.Source{Identity: who}, query("ok.example.", typeA, 1))); got.answer == "" {
+		t.Errorf("a name that a rule names: %+v", got)
+	}
+	if r := d.recorded(); len(r) != 4 || r[0].Code != codes.DNSLabelBudget || r[0].Verdict != verdict.Deny || len(d.given) != 1 {
+		t.Errorf("%v given, records %+v", d.given, r)
 	}
 }
 

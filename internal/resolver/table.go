@@ -6,13 +6,10 @@ package resolver
 import (
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"sync"
-	"syscall"
+	"time"
 
+	"bawn/internal/agentfile"
 	"bawn/internal/codes"
-	"bawn/internal/ids"
 	"bawn/internal/names"
 )
 
@@ -29,6 +26,10 @@ const (
 // DefaultNames is how many names one agent's table holds if nothing else is said.
 const DefaultNames = 32768
 
+// restDays is how many days nobody must have asked for a name, nor connected to
+// its address, before a table that is full forgets it.
+const restDays = 60
+
 // An Error refuses a name with a code.
 type Error struct {
 	Code   codes.Code
@@ -38,51 +39,59 @@ type Error struct {
 // Error gives the code and the detail.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Detail }
 
+// TableOptions are the settings of a [Table].
+type TableOptions struct {
+	Names int              // that one agent's table holds at most; 0: [DefaultNames]
+	Now   func() time.Time // nil: time.Now
+}
+
 // A Table gives names synthetic addresses and addresses their names back, for
 // each agent by itself: one agent cannot learn what another asked for.
 //
-// An address, once given, means its name for ever. Agents cache answers, and a
-// machine that is restored from a snapshot may come back with old ones. So each
-// agent's names are kept in a file of its own, which only grows: a name is on
-// disk before its address is answered, and the table refuses new names when it
-// is full rather than using an address again.
+// An address, once given, means its name. Agents cache answers, and a machine
+// that is restored from a snapshot may come back with old ones. So each agent's
+// names are kept in a file, for as long as the agent is registered (see
+// [Table.Keep]), and a name is on disk before its address is answered.
+//
+// New names get the next address in turn, of which there are four times as many
+// as a table has names. Only a table that is full forgets a name, the one that
+// was not used for longest, and that not before it has rested for sixty days.
+// Its address then means nothing until its turn comes round. Where no name has
+// rested so long the table refuses new ones.
 //
 // A Table may be used by many goroutines. One process holds a folder at a time.
 type Table struct {
-	dir  string
-	most int
-	lock *os.File
-
-	mu     sync.Mutex
-	agents map[string]*agentTable
+	most  int
+	now   func() time.Time
+	files *agentfile.Folder[*agentTable]
 }
 
 // OpenTable takes the folder dir, which must exist, for the tables of all
-// agents. Each holds at most most names; 0 means [DefaultNames]. Files are read
-// when their agent is first seen.
-func OpenTable(dir string, most int) (*Table, error) {
-	if most == 0 {
-		most = DefaultNames
+// agents. Nobody has one before [Table.Keep] was called.
+func OpenTable(dir string, o TableOptions) (*Table, error) {
+	if o.Names == 0 {
+		o.Names = DefaultNames
 	}
-	if most < 0 || most > maxSynthetic {
-		return nil, fmt.Errorf("opening synthetic names %s: %d names an agent; at most %d are possible", dir, most, maxSynthetic)
+	if o.Names < 0 || o.Names > maxSynthetic {
+		return nil, fmt.Errorf("opening synthetic names %s: %d names an agent; at most %d are possible", dir, o.Names, maxSynthetic)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	files, err := agentfile.Open(dir, "names", readAgent)
 	if err != nil {
 		return nil, fmt.Errorf("opening synthetic names: %w", err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("opening synthetic names %s: another process holds them: %w", dir, err)
-	}
-	return &Table{dir: dir, most: most, lock: lock, agents: map[string]*agentTable{}}, nil
+	return &Table{most: o.Names, now: o.Now, files: files}, nil
 }
 
-// lockName cannot be the file of an agent: those end otherwise.
-const lockName = "lock"
-
 // Close gives the folder back. Nothing is left to be written.
-func (t *Table) Close() error { return t.lock.Close() }
+func (t *Table) Close() error { return t.files.Close() }
+
+// Keep says which agents are registered: id by name. The tables of others are
+// removed, so that an agent that is made anew under an old name has none of the
+// one before.
+func (t *Table) Keep(agents map[string]string) error { return t.files.Keep(agents) }
 
 // Synthetic returns the address that stands for h with the agent, and gives one
 // if there is none yet. The error is an [*Error] when the table is full, and
@@ -91,11 +100,11 @@ func (t *Table) Synthetic(agent string, h names.Host) (netip.Addr, error) {
 	if h.IsZero() {
 		return netip.Addr{}, &Error{codes.DNSNameNotAllowed, "no name"}
 	}
-	a, err := t.of(agent)
+	a, err := t.files.Of(agent)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	return a.synthetic(h, t.most)
+	return a.synthetic(h, t.most, t.today())
 }
 
 // Name returns the name that a stands for with the agent. ok is false for every
@@ -105,31 +114,14 @@ func (t *Table) Name(agent string, addr netip.Addr) (h names.Host, ok bool) {
 	if !ok {
 		return names.Host{}, false
 	}
-	a, err := t.of(agent)
+	a, err := t.files.Of(agent)
 	if err != nil {
 		return names.Host{}, false
 	}
-	return a.name(i)
+	return a.name(i, t.today())
 }
 
-// of returns the agent's table, reading its file if it is the first time. A file
-// that could not be read is tried again the next time.
-func (t *Table) of(agent string) (*agentTable, error) {
-	if err := ids.CheckName(agent); err != nil {
-		return nil, fmt.Errorf("finding synthetic names: %w", err) // agent is part of a path
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if a, ok := t.agents[agent]; ok {
-		return a, nil
-	}
-	a, err := readAgent(filepath.Join(t.dir, agent+".names"))
-	if err != nil {
-		return nil, err
-	}
-	t.agents[agent] = a
-	return a, nil
-}
+func (t *Table) today() int64 { return t.now().Unix() / (24 * 60 * 60) }
 
 var _ Addresses = (*Table)(nil)
 

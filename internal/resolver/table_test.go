@@ -7,25 +7,49 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"bawn/internal/codes"
 	"bawn/internal/names"
 	"bawn/internal/resolver"
 )
 
+// registered are the agents of these tests.
+var registered = map[string]string{"dev": "a-00000000000000de", "other": "a-0000000000000002"}
+
+// fileOf is the file of agent dev in a folder.
+func fileOf(dir string) string { return filepath.Join(dir, "dev."+registered["dev"]+".names") }
+
+// today is the day on which these tests run, unless they say another.
+const today = 20513
+
+func onDay(n int64) func() time.Time {
+	return func() time.Time { return time.Unix(n*24*60*60, 0) }
+}
+
 func open(t testing.TB, dir string, most int) *resolver.Table {
 	t.Helper()
-	table, err := resolver.OpenTable(dir, most)
+	return openOn(t, dir, most, onDay(today))
+}
+
+func openOn(t testing.TB, dir string, most int, now func() time.Time) *resolver.Table {
+	t.Helper()
+	table, err := resolver.OpenTable(dir, resolver.TableOptions{Names: most, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { table.Close() })
+	if err := table.Keep(registered); err != nil {
+		t.Fatal(err)
+	}
 	return table
 }
 
@@ -131,7 +155,7 @@ func TestTableIsBounded(t *testing.T) {
 		table = open(t, dir, 3)
 	}
 	for _, most := range []int{-1, 129795} {
-		if table, err := resolver.OpenTable(t.TempDir(), most); err == nil {
+		if table, err := resolver.OpenTable(t.TempDir(), resolver.TableOptions{Names: most}); err == nil {
 			table.Close()
 			t.Errorf("a table of %d names", most)
 		}
@@ -147,7 +171,7 @@ func TestI13TornLine(t *testing.T) {
 		synthetic(t, table, "dev", fmt.Sprintf("n%d.example", i))
 	}
 	table.Close()
-	path := filepath.Join(dir, "dev.names")
+	path := fileOf(dir)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -179,19 +203,33 @@ func TestI13TornLine(t *testing.T) {
 // The agent gets no address until somebody has looked at it.
 func TestTableRefusesBrokenFile(t *testing.T) {
 	for name, text := range map[string]string{
-		"an address is missing": "198.18.1.1 a.example\n198.18.1.3 c.example\n",
-		"other order":           "198.18.1.2 a.example\n198.18.1.1 b.example\n",
-		"a name twice":          "198.18.1.1 a.example\n198.18.1.2 a.example\n",
-		"not canonical":         "198.18.1.1 A.example\n",
-		"no host name":          "198.18.1.1 a_b.example\n",
-		"no name":               "198.18.1.1\n",
-		"empty line":            "198.18.1.1 a.example\n\n",
-		"zeros":                 "\x00\x00\x00\x00\n",
-		"carriage return":       "198.18.1.1 a.example\r\n",
+		"an address is missing":  "198.18.1.1 a.example 1\n198.18.1.3 c.example 1\n",
+		"other order":            "198.18.1.2 a.example 1\n198.18.1.1 b.example 1\n",
+		"a name twice":           "198.18.1.1 a.example 1\n198.18.1.2 a.example 1\n",
+		"an address twice":       "198.18.1.1 a.example 1\n198.18.1.1 b.example 1\n",
+		"not canonical":          "198.18.1.1 A.example 1\n",
+		"no host name":           "198.18.1.1 a_b.example 1\n",
+		"no name":                "198.18.1.1 1\n",
+		"no day":                 "198.18.1.1 a.example\n",
+		"not a day":              "198.18.1.1 a.example -1\n",
+		"another spelling":       "198.18.1.1 a.example 01\n",
+		"address out of range":   "198.18.0.1 a.example 1\n",
+		"empty line":             "198.18.1.1 a.example 1\n\n",
+		"zeros":                  "\x00\x00\x00\x00\n",
+		"carriage return":        "198.18.1.1 a.example 1\r\n",
+		"forgotten before given": "198.18.1.1 - 1\n",
+		"forgotten twice":        "198.18.1.1 a.example 1\n198.18.1.1 - 1\n198.18.1.1 - 1\n",
+		"out of turn":            "198.18.1.1 a.example 1\n198.18.1.1 - 1\n198.18.1.1 b.example 1\n",
+		"kept, cut short":        "kept 2 after 198.18.1.2\n198.18.1.1 a.example 1\n",
+		"kept, twice":            "kept 2 after 198.18.1.2\n198.18.1.1 a.example 1\n198.18.1.2 a.example 1\n",
+		"kept, and forgotten":    "kept 2 after 198.18.1.2\n198.18.1.1 a.example 1\n198.18.1.1 - 1\n",
+		"kept, not first":        "198.18.1.1 a.example 1\nkept 1 after 198.18.1.1\n",
+		"kept, no number":        "kept x after 198.18.1.1\n",
+		"kept, no address":       "kept 1 after 198.18.0.1\n198.18.1.1 a.example 1\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			path := filepath.Join(dir, "dev.names")
+			path := fileOf(dir)
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +253,7 @@ func TestTableThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	table := open(t, dir, 0)
 	synthetic(t, table, "dev", "a.example")
-	path, aside := filepath.Join(dir, "dev.names"), filepath.Join(dir, "aside")
+	path, aside := fileOf(dir), filepath.Join(dir, "aside")
 	if err := errors.Join(os.Rename(path, aside), os.Mkdir(path, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -231,14 +269,14 @@ func TestTableThatCannotBeWritten(t *testing.T) {
 	if a := synthetic(t, table, "dev", "b.example"); a.String() != "198.18.1.2" {
 		t.Errorf("b.example has %s", a)
 	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "198.18.1.1 a.example\n198.18.1.2 b.example\n" {
+	if got, err := os.ReadFile(path); err != nil || string(got) != "198.18.1.1 a.example 20513\n198.18.1.2 b.example 20513\n" {
 		t.Errorf("%q, %v", got, err)
 	}
 }
 
 func TestTableTakesAgentNamesOnly(t *testing.T) {
 	table := open(t, t.TempDir(), 0)
-	for _, agent := range []string{"", "../x", "a/b", "lock ", ".", "A", "a.names"} {
+	for _, agent := range []string{"", "../x", "a/b", "lock ", ".", "A", "a.names", "nobody"} {
 		if a, err := table.Synthetic(agent, names.MustParse("ok.example")); err == nil {
 			t.Errorf("agent %q has %s", agent, a)
 		}
@@ -254,13 +292,13 @@ func TestTableTakesAgentNamesOnly(t *testing.T) {
 func TestTableIsHeldByOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	first := open(t, dir, 0)
-	if second, err := resolver.OpenTable(dir, 0); err == nil {
+	if second, err := resolver.OpenTable(dir, resolver.TableOptions{}); err == nil {
 		second.Close()
 		t.Fatal("opened twice")
 	}
 	first.Close()
 	open(t, dir, 0)
-	if table, err := resolver.OpenTable(filepath.Join(dir, "missing"), 0); err == nil {
+	if table, err := resolver.OpenTable(filepath.Join(dir, "missing"), resolver.TableOptions{}); err == nil {
 		table.Close()
 		t.Error("opened a folder that is not there")
 	}
@@ -286,40 +324,219 @@ func TestTableConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if data, err := os.ReadFile(filepath.Join(dir, "dev.names")); err != nil || bytes.Count(data, []byte("\n")) != 20 {
+	if data, err := os.ReadFile(fileOf(dir)); err != nil || bytes.Count(data, []byte("\n")) != 20 {
 		t.Errorf("%q, %v", data, err)
 	}
 }
 
-// FuzzTableFile: whatever the file holds, the table is either refused or is
-// exactly the whole lines of the file.
+// TestTableOfAnAgentThatIsMadeAgain: an agent that is removed and made again
+// under its name begins with nothing, and whatever still uses the old one's
+// table gets nothing from it.
+func TestTableOfAnAgentThatIsMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	table := open(t, dir, 0)
+	old := synthetic(t, table, "dev", "secret.example")
+	kept := synthetic(t, table, "other", "other.example")
+	if err := table.Keep(map[string]string{"dev": "a-00000000000000ff", "other": registered["other"]}); err != nil {
+		t.Fatal(err)
+	}
+	if h, ok := table.Name("dev", old); ok {
+		t.Errorf("the new agent's %s stands for %q", old, h)
+	}
+	if _, err := os.Stat(fileOf(dir)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the old table: %v", err)
+	}
+	if h, ok := table.Name("other", kept); !ok || h.String() != "other.example" {
+		t.Errorf("another agent's %s stands for %q", kept, h)
+	}
+	if err := table.Keep(map[string]string{"other": registered["other"]}); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := table.Synthetic("dev", names.MustParse("x.example")); err == nil {
+		t.Errorf("an agent that is gone has %s", a)
+	}
+}
+
+// TestTableIsNobodysBeforeKeep: who is registered is not guessed.
+func TestTableIsNobodysBeforeKeep(t *testing.T) {
+	table, err := resolver.OpenTable(t.TempDir(), resolver.TableOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	if a, err := table.Synthetic("dev", names.MustParse("x.example")); err == nil {
+		t.Errorf("%s", a)
+	}
+}
+
+// A clock can be set.
+type clock struct{ day int64 }
+
+func (c *clock) now() time.Time { return time.Unix(c.day*24*60*60+3600, 0) }
+
+// TestTableForgetsWhatRested: a full table forgets the name that has rested for
+// longest, after sixty days and not before; its address then means nothing until
+// its turn comes round.
+func TestTableForgetsWhatRested(t *testing.T) {
+	dir, c := t.TempDir(), &clock{100}
+	table := openOn(t, dir, 3, c.now)
+	reopen := func() {
+		table.Close()
+		table = openOn(t, dir, 3, c.now)
+	}
+	a := synthetic(t, table, "dev", "a.example")
+	b := synthetic(t, table, "dev", "b.example")
+	synthetic(t, table, "dev", "c.example")
+	c.day = 120
+	synthetic(t, table, "dev", "a.example") // asked for again
+	c.day = 130
+	table.Name("dev", b) // and connected to
+	reopen()
+
+	c.day = 159 // c.example rests since 100
+	if got, err := table.Synthetic("dev", names.MustParse("d.example")); err == nil {
+		t.Fatalf("%s was given after 59 days", got)
+	} else if e, ok := errors.AsType[*resolver.Error](err); !ok || e.Code != codes.BudgetExceeded {
+		t.Fatal(err)
+	}
+	c.day = 160
+	if d := synthetic(t, table, "dev", "d.example"); d.String() != "198.18.1.4" {
+		t.Errorf("d.example has %s", d)
+	}
+	for range 2 {
+		if h, ok := table.Name("dev", netip.MustParseAddr("198.18.1.3")); ok {
+			t.Errorf("the forgotten address stands for %q", h)
+		}
+		if a2, b2 := synthetic(t, table, "dev", "a.example"), synthetic(t, table, "dev", "b.example"); a2 != a || b2 != b {
+			t.Errorf("a.example has %s, b.example %s", a2, b2)
+		}
+		if got, err := table.Synthetic("dev", names.MustParse("c.example")); err == nil {
+			t.Errorf("c.example has %s in a full table", got)
+		}
+		reopen()
+	}
+	c.day = 1000
+	if got := synthetic(t, table, "dev", "c.example"); got.String() != "198.18.1.5" {
+		t.Errorf("c.example came back with %s", got)
+	}
+}
+
+// TestTableAddressesGoRound: an address comes back last of all.
+func TestTableAddressesGoRound(t *testing.T) {
+	dir, c := t.TempDir(), &clock{100}
+	text := "kept 2 after 198.19.255.253\n198.18.1.1 first.example 100\n198.19.255.253 a.example 100\n"
+	if err := os.WriteFile(fileOf(dir), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	table := openOn(t, dir, 3, c.now)
+	for i, want := range []string{"198.19.255.254", "198.18.1.2"} {
+		if got := synthetic(t, table, "dev", fmt.Sprintf("n%d.example", i)); got.String() != want {
+			t.Errorf("n%d.example has %s, want %s", i, got, want)
+		}
+		c.day += 61
+		table.Name("dev", netip.MustParseAddr("198.18.1.1")) // in use, and so passed over
+	}
+	table.Close()
+	table = openOn(t, dir, 3, c.now)
+	if h, ok := table.Name("dev", netip.MustParseAddr("198.18.1.1")); !ok || h.String() != "first.example" {
+		t.Errorf("198.18.1.1 stands for %q", h)
+	}
+}
+
+// TestTableFileIsWrittenAnew: what was overtaken goes out of the file, and
+// nothing else does.
+func TestTableFileIsWrittenAnew(t *testing.T) {
+	dir, c := t.TempDir(), &clock{1}
+	table := openOn(t, dir, 0, c.now)
+	a, b := synthetic(t, table, "dev", "a.example"), synthetic(t, table, "dev", "b.example")
+	most := 0
+	for c.day = range 10000 {
+		table.Name("dev", a)
+		if text, err := os.ReadFile(fileOf(dir)); err != nil {
+			t.Fatal(err)
+		} else if n := bytes.Count(text, []byte("\n")); n >= most {
+			most = n
+		} else if !bytes.HasPrefix(text, []byte("kept 2 after 198.18.1.2\n")) {
+			t.Fatalf("%.100q", text)
+		} else {
+			break
+		}
+	}
+	if c.day > 9000 {
+		t.Errorf("%d lines for two names", most)
+	}
+	next := synthetic(t, table, "dev", "c.example")
+	table.Close()
+	table = openOn(t, dir, 0, c.now)
+	for name, want := range map[string]netip.Addr{"a.example": a, "b.example": b, "c.example": next} {
+		if got := synthetic(t, table, "dev", name); got != want {
+			t.Errorf("%s has %s, want %s", name, got, want)
+		}
+	}
+}
+
+// FuzzTableFile: whatever the file holds, the table is either refused or reads
+// back as what it was, with one name for an address and one address for a name.
 func FuzzTableFile(f *testing.F) {
-	f.Add([]byte("198.18.1.1 a.example\n198.18.1.2 b.example\n198.18"))
-	f.Add([]byte("198.18.1.1 a.example\n198.18.1.2 a.example\n"))
+	f.Add([]byte("198.18.1.1 a.example 1\n198.18.1.2 b.example 1\n198.18"))
+	f.Add([]byte("198.18.1.1 a.example 1\n198.18.1.2 a.example 1\n"))
+	f.Add([]byte("198.18.1.1 a.example 1\n198.18.1.1 - 2\n198.18.1.2 b.example 2\n198.18.1.2 b.example 3\n"))
+	f.Add([]byte("kept 1 after 198.18.1.9\n198.18.1.3 a.example 1\n198.18.1.10 b.example 2\n"))
 	f.Add([]byte("\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
-		path := filepath.Join(dir, "dev.names")
+		path := fileOf(dir)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		table := open(t, dir, 0)
 		a, err := table.Synthetic("dev", names.MustParse("fuzz.example"))
 		if err != nil {
+			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
+				t.Fatalf("refused, and changed to %q (%v)", got, err)
+			}
 			return
 		}
-		var b strings.Builder
-		for i := range 10000 {
-			addr := netip.AddrFrom4([4]byte{198, 18, byte(1 + i/254), byte(1 + i%254)})
-			h, ok := table.Name("dev", addr)
-			if !ok {
-				break
-			}
-			fmt.Fprintf(&b, "%s %s\n", addr, h)
+		before := allNames(t, table, data)
+		if before["fuzz.example"] != a {
+			t.Fatalf("fuzz.example has %s, then %s", a, before["fuzz.example"])
 		}
-		whole := string(data[:bytes.LastIndexByte(data, '\n')+1])
-		if added := fmt.Sprintf("%s fuzz.example\n", a); b.String() != whole && b.String() != whole+added {
-			t.Fatalf("file %q reads as %q", data, b.String())
+		table.Close()
+		if after := allNames(t, open(t, dir, 0), data); !maps.Equal(before, after) {
+			t.Fatalf("file %q: %v, and read again %v", data, before, after)
 		}
 	})
+}
+
+// allNames lists what the addresses stand for that occur in the text of a file,
+// and the first few beside.
+func allNames(t *testing.T, table *resolver.Table, text []byte) map[string]netip.Addr {
+	t.Helper()
+	found := map[string]netip.Addr{}
+	look := func(a netip.Addr) {
+		h, ok := table.Name("dev", a)
+		if !ok {
+			return
+		}
+		if b, twice := found[h.String()]; twice && a != b {
+			t.Fatalf("%s has %s and %s", h, a, b)
+		}
+		found[h.String()] = a
+	}
+	for word := range strings.FieldsSeq(string(text)) {
+		a, err := netip.ParseAddr(word)
+		for range 8 { // and what may have been given after it
+			if err == nil && a.Is4() {
+				look(a)
+				a = a.Next()
+			}
+		}
+	}
+	for i := range 600 {
+		look(netip.AddrFrom4([4]byte{198, 18, byte(1 + i/254), byte(1 + i%254)}))
+	}
+	if a, err := table.Synthetic("dev", names.MustParse("fuzz.example")); err == nil {
+		look(a)
+	}
+	return found
 }

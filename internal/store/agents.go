@@ -17,6 +17,7 @@ import (
 // An Agent is a registered identity.
 type Agent struct {
 	Name      string
+	ID        string // of this registration, which never comes again; set by CreateAgent
 	User      string
 	Profile   string // empty: none
 	Placement ids.Placement
@@ -26,7 +27,7 @@ type Agent struct {
 
 // Agents returns all agents, by name.
 func (s *Store) Agents(ctx context.Context) ([]Agent, error) {
-	rows, err := s.reader.QueryContext(ctx, "SELECT name, user, profile, placement, uid, created FROM agents ORDER BY name")
+	rows, err := s.reader.QueryContext(ctx, "SELECT name, id, user, profile, placement, uid, created FROM agents ORDER BY name")
 	if err != nil {
 		return nil, fmt.Errorf("listing agents: %w", err)
 	}
@@ -35,7 +36,7 @@ func (s *Store) Agents(ctx context.Context) ([]Agent, error) {
 	for rows.Next() {
 		var a Agent
 		var created int64
-		if err := rows.Scan(&a.Name, &a.User, &a.Profile, &a.Placement, &a.UID, &created); err != nil {
+		if err := rows.Scan(&a.Name, &a.ID, &a.User, &a.Profile, &a.Placement, &a.UID, &created); err != nil {
 			return nil, fmt.Errorf("listing agents: %w", err)
 		}
 		a.Created = fromMicros(created)
@@ -47,7 +48,7 @@ func (s *Store) Agents(ctx context.Context) ([]Agent, error) {
 	return agents, nil
 }
 
-// CreateAgent adds a, gives it a uid and returns it so. The error is
+// CreateAgent adds a, gives it an id and a uid and returns it so. The error is
 // [ErrExists] where the name is taken and [ErrFull] where no uid is left.
 func (s *Store) CreateAgent(ctx context.Context, a Agent) (Agent, error) {
 	err := s.write(ctx, func(tx *sql.Tx) error {
@@ -62,9 +63,9 @@ func (s *Store) CreateAgent(ctx context.Context, a Agent) (Agent, error) {
 		if err != nil {
 			return err
 		}
-		a.UID = uid
-		_, err = tx.ExecContext(ctx, "INSERT INTO agents (name, user, profile, placement, uid, created) VALUES (?, ?, ?, ?, ?, ?)",
-			a.Name, a.User, a.Profile, a.Placement, a.UID, micros(a.Created))
+		a.ID, a.UID = ids.NewAgent(), uid
+		_, err = tx.ExecContext(ctx, "INSERT INTO agents (name, id, user, profile, placement, uid, created) VALUES (?, ?, ?, ?, ?, ?, ?)",
+			a.Name, a.ID, a.User, a.Profile, a.Placement, a.UID, micros(a.Created))
 		return err
 	})
 	if err != nil {

@@ -59,6 +59,11 @@ var migrations = [...]string{
 	) STRICT, WITHOUT ROWID;
 	INSERT INTO counters (name, value) VALUES ('epoch', 0), ('uid', 0);
 	`,
+	`
+	ALTER TABLE agents ADD COLUMN id TEXT NOT NULL DEFAULT '';
+	UPDATE agents SET id = 'a-' || lower(hex(randomblob(8)));
+	CREATE UNIQUE INDEX agents_id ON agents (id);
+	`,
 }
 
 func newerError(version int) error {

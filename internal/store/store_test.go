@@ -136,6 +136,9 @@ func TestAgents(t *testing.T) {
 	if err != nil || again.UID != netplan.FirstUID+3 {
 		t.Errorf("got %+v, %v: the uid of a removed agent came back at once", again, err)
 	}
+	if again.ID == "" || again.ID == want[1].ID || want[0].ID == want[1].ID {
+		t.Errorf("ids %q, %q and %q, of two agents and one that was made again", want[0].ID, want[1].ID, again.ID)
+	}
 }
 
 func TestUIDsComeRoundAndRunOut(t *testing.T) {
@@ -144,7 +147,7 @@ func TestUIDsComeRoundAndRunOut(t *testing.T) {
 	const size = netplan.LastUID - netplan.FirstUID + 1
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		for i := range size - 2 {
-			if _, err := tx.Exec("INSERT INTO agents VALUES (?, '', '', '', ?, 0)", "x"+strconv.Itoa(i), netplan.FirstUID+1+i); err != nil {
+			if _, err := tx.Exec("INSERT INTO agents VALUES (?, '', '', '', ?, 0, ?)", "x"+strconv.Itoa(i), netplan.FirstUID+1+i, strconv.Itoa(i)); err != nil {
 				return err
 			}
 		}
@@ -336,7 +339,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "damaged"},
-		"a newer version": {func(t *testing.T, path string) { execRaw(t, path, "PRAGMA user_version = 99") }, "version 99, and this program knows up to 1"},
+		"a newer version": {func(t *testing.T, path string) { execRaw(t, path, "PRAGMA user_version = 99") }, "version 99, and this program knows up to 2"},
 		"another program's": {func(t *testing.T, path string) {
 			execRaw(t, path, "PRAGMA application_id = 7; PRAGMA user_version = 0")
 		}, "another program's database"},
@@ -458,6 +461,14 @@ func TestEveryMigrationStepIsAtomic(t *testing.T) {
 	var version int
 	if err := reopen(t, old).reader.QueryRow("PRAGMA user_version").Scan(&version); err != nil || version != len(migrations) {
 		t.Errorf("got version %d, %v", version, err)
+	}
+	// A file of the first version: its agents have no ids.
+	first := filepath.Join(t.TempDir(), "first")
+	execRaw(t, first, migrations[0]+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 1;", applicationID)+
+		"INSERT INTO agents VALUES ('a', '', '', 'uid', 1900000000, 0), ('b', '', '', 'uid', 1900000001, 0)")
+	agents, err := reopen(t, first).Agents(t.Context())
+	if err != nil || len(agents) != 2 || len(agents[0].ID) != len(ids.NewAgent()) || agents[0].ID == agents[1].ID {
+		t.Errorf("agents of the first version: %+v, %v", agents, err)
 	}
 	// Opening again changes nothing.
 	if agents, err := reopen(t, path).Agents(t.Context()); err != nil || len(agents) != 1 {
