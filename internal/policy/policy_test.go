@@ -366,6 +366,43 @@ func TestHostIsTheUnionOfPorts(t *testing.T) {
 	}
 }
 
+// TestUnderIsTheNarrowestWildcard: who counts names that an agent makes up has
+// to know which part of one is the operator's.
+func TestUnderIsTheNarrowestWildcard(t *testing.T) {
+	p := load(t, rules(
+		`{host: "*.example.com", ports: [443, 8443]}`,
+		`{host: "*.a.example.com", methods: [GET]}`,
+		`{host: "*", accept_risk: everything, ports: [9443]}`,
+		`{host: named.example.com}`,
+		`{host: old.example.com, expires: 2020-01-01T00:00:00Z}`,
+		`{deny: {host: "*.b.a.example.com"}}`,
+	))
+	for host, want := range map[string]string{
+		"x.example.com:443":      "*.example.com",
+		"x.a.example.com:443":    "*.a.example.com",
+		"y.x.a.example.com:443":  "*.a.example.com",
+		"x.a.example.com:8443":   "*.example.com",
+		"x.a.example.com:9443":   "*",
+		"named.example.com:443":  "",
+		"named.example.com:8443": "*.example.com",
+		"old.example.com:443":    "*.example.com",
+		"x.b.a.example.com:443":  "", // denied
+	} {
+		d := p.Agent("dev").Name(query(t, host).Host, query(t, host).Port, now)
+		if d.Under.String() != want {
+			t.Errorf("%s: under %q, want %q", host, d.Under, want)
+		}
+	}
+	for host, want := range map[string]string{"x.a.example.com": "*.a.example.com", "named.example.com": "", "x.example.net": "*"} {
+		if d := p.Agent("dev").Host(names.MustParse(host), now); d.Under.String() != want || !d.Verdict.Allowed() {
+			t.Errorf("%s on any port: under %q, want %q (%+v)", host, d.Under, want, d.Verdict)
+		}
+	}
+	if d := p.Agent("dev").Request(query(t, "POST https://x.a.example.com/"), now); d.Under.String() != "*.example.com" {
+		t.Errorf("a request that the narrower rule does not allow: under %q", d.Under)
+	}
+}
+
 func TestAllowPathDoesNotAllocate(t *testing.T) {
 	a := load(t, rules(`{host: a.example, methods: [GET], paths: ["/v1/**"], guard: read-only}`, `host: "*.b.example"`)).Agent("dev")
 	q := query(t, "GET https://a.example/v1/things")
