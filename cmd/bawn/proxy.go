@@ -144,6 +144,7 @@ func (p *proxy) wire(servers []netip.AddrPort, roots *x509.CertPool) {
 		Resolver: dnsclient.New(dnsclient.Options{Servers: servers}),
 		Minter:   p.minter,
 		Names:    p.table,
+		Budget:   p.labels,
 		Roots:    roots,
 		Vet:      p.own.vet,
 		Log:      p.log,

@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"bawn/internal/audit"
+	"bawn/internal/budget"
 	"bawn/internal/codes"
 	"bawn/internal/egress"
 	"bawn/internal/ids"
+	"bawn/internal/labels"
 	"bawn/internal/names"
 	"bawn/internal/netplan"
 	"bawn/internal/policy"
@@ -113,6 +115,7 @@ func (run *running) do() error {
 		Resolver:    &run.resolver,
 		Minter:      run.env.minter,
 		Names:       table{run.agent, dst.Addr(), named},
+		Budget:      budget.NewLabels(labels.Limits{}),
 		Dialer:      &run.upstream,
 		Roots:       run.env.roots,
 		OriginalDst: func(net.Conn) (netip.AddrPort, error) { return dst, nil },

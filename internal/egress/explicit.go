@@ -83,7 +83,7 @@ func (c *conn) judgeName(host names.Host, port uint16) (policy.Decision, uint64)
 	if !v.Allowed() {
 		return policy.Decision{Verdict: v}, revision
 	}
-	return p.Agent(c.src.Identity.Agent).Name(host, port, c.s.cfg.Now()), revision
+	return c.counted(host, p.Agent(c.src.Identity.Agent).Name(host, port, c.s.cfg.Now())), revision
 }
 
 // next reads the next head. It reports false when there is none to serve: then

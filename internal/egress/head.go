@@ -222,7 +222,7 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 		Host: x.host, Port: x.port, Plain: c.plain,
 		Method: x.q.Method, Path: x.path, WebSocket: isWebSocket(x.q.Upgrade),
 	}
-	x.d = p.Agent(c.src.Identity.Agent).Request(query, x.start)
+	x.d = c.counted(x.host, p.Agent(c.src.Identity.Agent).Request(query, x.start))
 	if !x.d.Verdict.Allowed() {
 		return x.d.Verdict
 	}

@@ -68,6 +68,7 @@ type Config struct {
 	Resolver Resolver
 	Minter   Minter
 	Names    Names           // nil: redirected connections are refused
+	Budget   Budget          // nil: names under wildcards are not counted
 	Dialer   Dialer          // nil: the host's network
 	Roots    *x509.CertPool  // that upstreams are verified by; nil: the system's
 	Vet      func() addr.Vet // the host's own addresses and ranges; nil: public addresses only
