@@ -23,7 +23,7 @@ var rows = [][]string{
 	{"internal/codes", "internal/ids", "internal/undo", "internal/lifecycle"},
 	{"internal/verdict"},
 	// decisions: pure, no clock, no socket
-	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv", "internal/wirejson", "internal/strictjson"},
+	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv", "internal/wirejson", "internal/strictjson", "internal/contentcoding"},
 	{"internal/httpwire", "internal/tlshello", "internal/dnswire", "internal/wswire", "internal/netplan", "internal/apitype", "internal/labels"},
 	{"internal/guard", "internal/h2head"},
 	{"internal/policy"},

@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"bawn/internal/codes"
+	"bawn/internal/contentcoding"
 	"bawn/internal/httpwire"
 	"bawn/internal/verdict"
 )
@@ -28,12 +29,13 @@ func (x *exchange) guards() verdict.Verdict {
 	return needBody.Body(x.viewed())
 }
 
-// readBody reads the whole body for the guards. The framing that goes up is
-// that of what was read.
+// readBody reads the whole body for the guards, and undoes its coding. The
+// framing that goes up is that of what was read.
 func (x *exchange) readBody() verdict.Verdict {
 	limit := x.c.s.lim.GuardBody
-	if coding, ok := x.q.Fields.Get("content-encoding"); ok && coding != "identity" {
-		return verdict.Refuse("body", codes.BodyUndecodable, "Content-Encoding "+coding)
+	coding, err := contentcoding.Of(x.q.Fields.Values("content-encoding"))
+	if err != nil {
+		return undecodable(err)
 	}
 	if x.q.Framing.Kind == httpwire.Length && x.q.Framing.Length > limit {
 		return verdict.Refuse("body", codes.BodyTooLarge, "more than a guard can judge")
@@ -60,7 +62,19 @@ func (x *exchange) readBody() verdict.Verdict {
 		x.body = []byte{}
 	}
 	x.q.SetFraming(httpwire.Framing{Kind: httpwire.Length, Length: n})
+	// The server gets the octets as they came: they can be decoded in one way.
+	if x.clear, err = contentcoding.Decode(coding, x.body, contentcoding.Limits{Octets: limit}); err != nil {
+		return undecodable(err)
+	}
 	return allowed
+}
+
+// undecodable makes the refusal of a body whose coding cannot be undone.
+func undecodable(err error) verdict.Verdict {
+	if e, ok := errors.AsType[*contentcoding.Error](err); ok {
+		return verdict.Refuse("body", e.Code, e.Detail)
+	}
+	return verdict.Refuse("body", codes.BodyUndecodable, err.Error())
 }
 
 // badBody makes the refusal of a body that could not be read.

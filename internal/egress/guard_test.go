@@ -6,8 +6,11 @@ package egress
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
+	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -44,6 +47,14 @@ type noRecorder struct{}
 func (noRecorder) Decide(*audit.Decision) error { return nil }
 func (noRecorder) Outcome(*audit.Outcome) error { return nil }
 
+func zipped(clear string) string {
+	var b strings.Builder
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, clear)
+	z.Close()
+	return b.String()
+}
+
 // TestGuardReadsBody: a guard that asks for the body sees all of it, or the
 // request is refused; what goes up is what it saw.
 func TestGuardReadsBody(t *testing.T) {
@@ -54,18 +65,25 @@ func TestGuardReadsBody(t *testing.T) {
 		body string
 		up   string // the framing that goes up
 	}{
-		"by length":      {start + "Content-Length: 5\r\n\r\nhello", "", "hello", "Content-Length: 5"},
-		"chunked":        {start + "Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "", "hello", "Content-Length: 5"},
-		"empty":          {start + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", "", "Content-Length: 0"},
-		"over two parts": {start + "Transfer-Encoding: chunked\r\n\r\n2\r\nev\r\n2\r\nil\r\n0\r\n\r\n", codes.FieldNotAllowed, "evil", ""},
-		"too long":       {start + "Content-Length: 11\r\n\r\nhello world", codes.BodyTooLarge, "", ""},
-		"too many parts": {start + "Transfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n", codes.BodyTooLarge, "", ""},
-		"compressed":     {start + "Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello", codes.BodyUndecodable, "", ""},
-		"cut short":      {start + "Content-Length: 5\r\n\r\nhell", codes.BodyTruncated, "", ""},
-		"asked for":      {start + "Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello", "", "hello", "Content-Length: 5"},
+		"by length":        {start + "Content-Length: 5\r\n\r\nhello", "", "hello", "Content-Length: 5"},
+		"chunked":          {start + "Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "", "hello", "Content-Length: 5"},
+		"empty":            {start + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", "", "Content-Length: 0"},
+		"over two parts":   {start + "Transfer-Encoding: chunked\r\n\r\n2\r\nev\r\n2\r\nil\r\n0\r\n\r\n", codes.FieldNotAllowed, "evil", ""},
+		"too long":         {start + "Content-Length: 41\r\n\r\nhello world", codes.BodyTooLarge, "", ""},
+		"too many parts":   {start + "Transfer-Encoding: chunked\r\n\r\n29\r\n" + strings.Repeat("hello wo ", 5)[:41] + "\r\n0\r\n\r\n", codes.BodyTooLarge, "", ""},
+		"compressed badly": {start + "Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello", codes.BodyUndecodable, "", ""},
+		"compressed": {start + "Content-Encoding: gzip\r\nContent-Length: " + strconv.Itoa(len(zipped("hello"))) + "\r\n\r\n" + zipped("hello"),
+			"", "hello", "Content-Length: " + strconv.Itoa(len(zipped("hello")))},
+		"compressed in parts": {start + "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			fmt.Sprintf("%x\r\n%s\r\n1\r\n%s\r\n0\r\n\r\n", len(zipped("evil"))-1, zipped("evil")[:len(zipped("evil"))-1], zipped("evil")[len(zipped("evil"))-1:]),
+			codes.FieldNotAllowed, "evil", ""},
+		"compressed, and too long": {start + "Content-Encoding: gzip\r\nContent-Length: " + strconv.Itoa(len(zipped(strings.Repeat("o", 100)))) + "\r\n\r\n" + zipped(strings.Repeat("o", 100)),
+			codes.BodyTooLarge, "", ""},
+		"cut short": {start + "Content-Length: 5\r\n\r\nhell", codes.BodyTruncated, "", ""},
+		"asked for": {start + "Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello", "", "hello", "Content-Length: 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := New(Config{Policies: noPolicies{}, Recorder: noRecorder{}, Limits: Limits{GuardBody: 10}})
+			s := New(Config{Policies: noPolicies{}, Recorder: noRecorder{}, Limits: Limits{GuardBody: 40}})
 			near, far := net.Pipe()
 			defer near.Close()
 			go io.Copy(io.Discard, far)

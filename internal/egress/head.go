@@ -35,7 +35,8 @@ type exchange struct {
 	path  string // canonical
 	query string // from the question mark on
 	d     policy.Decision
-	body  []byte // that a guard has read; nil: it still comes from the agent
+	body  []byte // that was read for a guard; nil: it still comes from the agent
+	clear []byte // the same as guards see it, decoded
 	start time.Time
 	taken bool // nothing of the body is left on the agent's connection
 	mute  bool // no HTTP answer can be given: a refusal is a reset
@@ -55,7 +56,7 @@ func (x *exchange) begin() {
 	c := x.c
 	x.start = c.s.cfg.Now()
 	x.host, x.port, x.path, x.query = names.Host{}, 0, "", ""
-	x.d, x.body, x.taken, x.mute = policy.Decision{}, nil, false, false
+	x.d, x.body, x.clear, x.taken, x.mute = policy.Decision{}, nil, nil, false, false
 	x.decided, x.answered, x.continued, x.grpc = false, false, false, false
 	x.rec = audit.Decision{
 		Time: x.start, Request: ids.NewRequest(), Identity: c.src.Identity, Arrival: string(c.src.Arrival),
@@ -276,6 +277,6 @@ func (x *exchange) viewed() *guard.Request {
 	return &guard.Request{
 		Arrival: x.c.arrival, Name: x.host, Port: x.port, TLS: x.c.tls,
 		Method: x.q.Method, Path: x.path, Query: x.query, Header: x.q.Fields,
-		HasBody: x.q.Framing.HasBody(), Body: x.body, Revision: x.rec.Revision,
+		HasBody: x.q.Framing.HasBody(), Body: x.clear, Revision: x.rec.Revision,
 	}
 }
