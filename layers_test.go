@@ -20,7 +20,7 @@ import (
 // nowhere else. Where one row seems to need two levels, it has two rows.
 var rows = [][]string{
 	// words: standard library only
-	{"internal/codes", "internal/ids", "internal/undo", "internal/lifecycle"},
+	{"internal/codes", "internal/ids", "internal/undo", "internal/lifecycle", "internal/secret"},
 	{"internal/verdict"},
 	// decisions: pure, no clock, no socket
 	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv", "internal/wirejson", "internal/strictjson", "internal/contentcoding"},
@@ -39,7 +39,7 @@ var rows = [][]string{
 	{"internal/egress", "internal/resolver", "internal/lease"},
 	// control
 	{"internal/config", "internal/client", "internal/casetest"},
-	{"internal/session"},
+	{"internal/session", "internal/handover"},
 	{"internal/admin", "internal/supervise", "internal/terminal"},
 	// verbs and wiring
 	{"cmd/bawn"},

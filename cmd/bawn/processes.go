@@ -37,7 +37,8 @@ func (a *app) upCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "up", Short: "Run the boundary in the foreground (needs root)", Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := config.Load(a.paths()); err != nil {
+			cfg, err := config.Load(a.paths())
+			if err != nil {
 				return err
 			}
 			self, err := os.Executable()
@@ -49,7 +50,7 @@ func (a *app) upCommand() *cobra.Command {
 				return errors.New("starting: standard error is not a file")
 			}
 			err = supervise.Run(cmd.Context(), supervise.Options{
-				Paths: a.paths(), Self: self, Stderr: stderr, Log: a.logger("up"), Ready: a.ready,
+				Paths: a.paths(), Config: cfg, Self: self, Stderr: stderr, Log: a.logger("up"), Ready: a.ready,
 			})
 			if err == nil {
 				fmt.Fprintln(a.stdout, "bawn: stopped, and every agent with it")

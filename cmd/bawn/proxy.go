@@ -28,6 +28,7 @@ import (
 	"bawn/internal/config"
 	"bawn/internal/dnsclient"
 	"bawn/internal/egress"
+	"bawn/internal/handover"
 	"bawn/internal/labels"
 	"bawn/internal/lease"
 	"bawn/internal/lifecycle"
@@ -62,6 +63,7 @@ type proxy struct {
 	log     *slog.Logger
 	admin   *client.Client
 	lease   *lease.Holder
+	handed  *handover.Contents
 	journal *audit.Journal
 	minter  *ca.Minter
 	issuer  *ca.Intermediate
@@ -75,6 +77,10 @@ type proxy struct {
 
 func (a *app) newProxy(ctx context.Context) (*proxy, error) {
 	p := &proxy{paths: a.paths(), log: a.logger("proxy"), admin: a.client()}
+	var err error
+	if p.handed, err = handover.Take(supervise.FirstFile); err != nil {
+		return nil, err
+	}
 	cfg, err := config.Load(p.paths)
 	if err != nil {
 		return nil, err
@@ -145,6 +151,7 @@ func (p *proxy) wire(servers []netip.AddrPort, roots *x509.CertPool) {
 		Minter:   p.minter,
 		Names:    p.table,
 		Budget:   p.labels,
+		Keys:     p.handed,
 		Roots:    roots,
 		Vet:      p.own.vet,
 		Log:      p.log,
@@ -156,7 +163,7 @@ func (p *proxy) wire(servers []netip.AddrPort, roots *x509.CertPool) {
 
 // run serves until ctx is done.
 func (p *proxy) run(ctx context.Context) error {
-	ready := sayReady(supervise.FirstFile)
+	ready := sayReady(supervise.FirstFile + 1)
 	return lifecycle.Run(ctx,
 		lifecycle.Service{Name: "lease", Run: p.lease.Run},
 		lifecycle.Service{Name: "intermediate", Run: p.renewIntermediate},
@@ -185,11 +192,15 @@ func (p *proxy) waitLease(ctx context.Context) bool {
 	}
 }
 
-// upstreamRoots are the system's roots and those that the operator added.
+// upstreamRoots are the system's roots, unless the operator wants none of them,
+// and those that the operator added.
 func upstreamRoots(cfg config.Config) (*x509.CertPool, error) {
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("reading the system's roots: %w", err)
+	pool := x509.NewCertPool()
+	if cfg.SystemRoots {
+		var err error
+		if pool, err = x509.SystemCertPool(); err != nil {
+			return nil, fmt.Errorf("reading the system's roots: %w", err)
+		}
 	}
 	if cfg.UpstreamRoots == "" {
 		return pool, nil

@@ -94,7 +94,7 @@ func (s *Server) apply(w http.ResponseWriter, q *http.Request, peer peercred.Pee
 		return &apitype.Error{Status: http.StatusConflict, Message: fmt.Sprintf("revision %d is in force, not %d", candidate.Revision, a.Base), Hint: "look at what changed, then apply again"}
 	}
 	candidate.YAML = a.YAML
-	p, err := lease.Compile(candidate)
+	p, err := lease.Check(candidate, s.credentials())
 	if err != nil || p == nil {
 		return invalid(err)
 	}
@@ -112,6 +112,15 @@ func (s *Server) apply(w http.ResponseWriter, q *http.Request, peer peercred.Pee
 	}
 	writeJSON(w, http.StatusOK, out)
 	return nil
+}
+
+// credentials are those that policy may name, without what is secret of them.
+func (s *Server) credentials() map[string]policy.Credential {
+	m := map[string]policy.Credential{}
+	for name, c := range s.o.Config.Credentials {
+		m[name] = policy.Credential{Kind: policy.CredentialKind(c.Kind), Hosts: c.HostNames()}
+	}
+	return m
 }
 
 func invalid(err error) error {

@@ -158,6 +158,8 @@ func (e *encoder) decision(b []byte, d *Decision) []byte {
 	if d.Sensitive {
 		b = append(b, `,"sensitive":true`...)
 	}
+	b = e.field(b, `,"credential":`, d.Credential)
+	b = e.field(b, `,"vetted":`, d.Vetted)
 	return e.end(b, d.Clipped)
 }
 
@@ -177,6 +179,7 @@ func (e *encoder) outcome(b []byte, o *Outcome) []byte {
 	if o.Reused {
 		b = append(b, `,"reused":true`...)
 	}
+	b = e.field(b, `,"presented":`, o.Presented)
 	b = span(b, `,"dns_us":`, o.DNS)
 	b = span(b, `,"dial_us":`, o.Dial)
 	b = span(b, `,"tls_us":`, o.TLS)

@@ -49,12 +49,14 @@ type Decision struct {
 	Query        string         `json:"query,omitempty"` // [QueryHash] of the query
 	Verdict      verdict.Effect `json:"verdict"`
 	Code         codes.Code     `json:"code,omitempty"`
-	Stage        string         `json:"stage,omitempty"`     // which stage decided
-	Rule         string         `json:"rule,omitempty"`      // id of the deciding rule
-	Inspect      string         `json:"inspect,omitempty"`   // full, sni, none
-	Detail       string         `json:"detail,omitempty"`    // for the operator
-	Sensitive    bool           `json:"sensitive,omitempty"` // a rule says that its records are
-	Clipped      bool           `json:"clipped,omitempty"`   // a field was cut
+	Stage        string         `json:"stage,omitempty"`      // which stage decided
+	Rule         string         `json:"rule,omitempty"`       // id of the deciding rule
+	Inspect      string         `json:"inspect,omitempty"`    // full, sni, none
+	Detail       string         `json:"detail,omitempty"`     // for the operator
+	Sensitive    bool           `json:"sensitive,omitempty"`  // a rule says that its records are, or a credential is used
+	Credential   string         `json:"credential,omitempty"` // name of what the request uses
+	Vetted       string         `json:"vetted,omitempty"`     // by whom addresses are, where that is not Bawn: parent
+	Clipped      bool           `json:"clipped,omitempty"`    // a field was cut
 }
 
 // An Outcome says what came of an allowed request.
@@ -70,6 +72,7 @@ type Outcome struct {
 	BytesDown    int64      `json:"bytes_down,omitempty"` // upstream to agent
 	Upstream     string     `json:"upstream,omitempty"`   // address and port dialled
 	Reused       bool       `json:"reused,omitempty"`     // an upstream connection that stood already
+	Presented    string     `json:"presented,omitempty"`  // name of the client certificate that a new connection showed
 	DNS          Span       `json:"dns_us,omitempty"`
 	Dial         Span       `json:"dial_us,omitempty"`
 	TLS          Span       `json:"tls_us,omitempty"`

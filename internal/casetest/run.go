@@ -234,6 +234,9 @@ func (r *recorder) Decide(d *audit.Decision) error {
 	return nil
 }
 
+// SyncNow implements egress.Recorder.
+func (r *recorder) SyncNow() error { return nil }
+
 // Outcome implements egress.Recorder.
 func (r *recorder) Outcome(o *audit.Outcome) error {
 	r.mu.Lock()

@@ -15,9 +15,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -43,6 +45,13 @@ type Config struct {
 	Resolvers []string `yaml:"resolvers"`
 	// UpstreamRoots names a PEM file of more roots to verify upstreams with.
 	UpstreamRoots string `yaml:"upstream_roots"`
+	// SystemRoots says whether upstreams are verified with the system's roots
+	// too.
+	SystemRoots bool `yaml:"system_roots"`
+	// Credentials are what rules may name under credential.
+	Credentials map[string]Credential `yaml:"credentials"`
+	// ParentProxy is what everything goes out through, if it has an address.
+	ParentProxy ParentProxy `yaml:"parent_proxy"`
 	// Placement is how an agent is held when nothing else is said.
 	Placement ids.Placement `yaml:"placement"`
 	// Limits bound one session.
@@ -71,7 +80,7 @@ type Wildcards struct {
 // Default is the configuration of a host that has no file.
 func Default() Config {
 	return Config{
-		Version:   Version,
+		Version: Version, SystemRoots: true,
 		Placement: ids.PlacementNetns,
 		Limits:    Limits{PIDs: 4096, MemoryMiB: 8192},
 		Wildcards: Wildcards{Names: 256, Octets: 8192, AllNames: 4096, NameOctets: 100, NameLabels: 8},
@@ -131,9 +140,16 @@ func (c Config) Validate() error {
 			errs = append(errs, err)
 		}
 	}
-	if c.UpstreamRoots != "" && !filepath.IsAbs(c.UpstreamRoots) {
-		errs = append(errs, fmt.Errorf("upstream_roots: %q is not an absolute path", c.UpstreamRoots))
+	if err := absolute("upstream_roots", c.UpstreamRoots); err != nil {
+		errs = append(errs, err)
 	}
+	if !c.SystemRoots && c.UpstreamRoots == "" {
+		errs = append(errs, errors.New("system_roots: false leaves no root to verify upstreams with: name a file under upstream_roots:"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Credentials)) {
+		errs = append(errs, c.Credentials[name].validate("credentials "+name, name)...)
+	}
+	errs = append(errs, c.ParentProxy.validate()...)
 	l := c.Limits
 	if l.PIDs < 8 || l.MemoryMiB < 16 || l.CPUPercent < 0 {
 		errs = append(errs, fmt.Errorf("limits: need pids >= 8, memory_mib >= 16 and cpu_percent >= 0, have %d, %d and %d", l.PIDs, l.MemoryMiB, l.CPUPercent))
@@ -142,6 +158,13 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("wildcards: every number has to be 1 or more; a host that is to have no such names needs no rule with a wildcard"))
 	}
 	return errors.Join(errs...)
+}
+
+func absolute(where, path string) error {
+	if path != "" && !filepath.IsAbs(path) {
+		return fmt.Errorf("%s: %q is not an absolute path", where, path)
+	}
+	return nil
 }
 
 // parseResolver reads "ADDRESS" or "ADDRESS:PORT"; the port is 53 unless said.

@@ -37,11 +37,16 @@ func readable(err error) error {
 	return errors.Join(all...)
 }
 
+// sections are what the file holds under keys of its own.
+var sections = []reflect.Type{reflect.TypeFor[Limits](), reflect.TypeFor[Credential](), reflect.TypeFor[ParentProxy](), reflect.TypeFor[Wildcards]()}
+
 // keys are those of the section that Go type is read into.
 func keys(goType string) []string {
 	section := reflect.TypeFor[Config]()
-	if goType == reflect.TypeFor[Limits]().String() {
-		section = reflect.TypeFor[Limits]()
+	for _, s := range sections {
+		if goType == s.String() {
+			section = s
+		}
 	}
 	var list []string
 	for i := range section.NumField() {
@@ -56,7 +61,9 @@ func kind(goType string) string {
 		return "a number"
 	case strings.HasPrefix(goType, "[]"):
 		return "a list"
-	case strings.HasPrefix(goType, "config."):
+	case goType == "bool":
+		return "true or false"
+	case strings.HasPrefix(goType, "config."), strings.HasPrefix(goType, "map["):
 		return "keys and values"
 	}
 	return "text"

@@ -31,11 +31,15 @@ func (s *Server) vet(d policy.Decision) addr.Vet {
 // rule, name and port, or a new one.
 func (x *exchange) upstream() (upstreamLeg, verdict.Verdict) {
 	c := x.c
-	key := poolKey{rule: x.d.Verdict.Rule, host: x.host, port: x.port, plain: c.plain}
+	key := poolKey{rule: x.d.Verdict.Rule, credential: x.d.Credential, host: x.host, port: x.port, plain: c.plain}
 	if up := c.t.pool.get(key, x.rec.Revision, c.s.vet(x.d)); up != nil {
 		x.out.Reused = true
 		x.out.Upstream = up.name
 		return up, allowed
+	}
+	cert, v := x.release()
+	if !v.Allowed() {
+		return nil, v
 	}
 	raw, to, v := x.reach()
 	if !v.Allowed() {
@@ -44,7 +48,7 @@ func (x *exchange) upstream() (upstreamLeg, verdict.Verdict) {
 	x.out.Upstream = to.String()
 	up := &h1Upstream{s: c.s, pool: &c.t.pool, key: key, conn: raw, sock: socketOf(raw), addr: to.Addr(), name: x.out.Upstream, revision: x.rec.Revision}
 	if !c.plain {
-		secure, v := x.secure(raw)
+		secure, v := x.secure(raw, cert)
 		if !v.Allowed() {
 			raw.Close()
 			return nil, v

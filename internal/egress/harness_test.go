@@ -45,13 +45,14 @@ type rig struct {
 	minterCA *x509.CertPool // that the agent trusts
 	serverCA *ca.Minter     // that upstreams get their certificates from
 	id       ids.Identity
+	known    policy.Known // that policies are compiled against
 }
 
 type option func(*rig)
 
 func newRig(t testing.TB, yaml string, opts ...option) *rig {
 	t.Helper()
-	r := &rig{t: t, policies: &policies{changed: make(chan struct{})}, journal: &journal{}}
+	r := &rig{t: t, policies: &policies{changed: make(chan struct{})}, journal: &journal{}, known: policy.Known{AnyAgent: true}}
 	r.id = ids.Identity{Slot: 7, Gen: ids.Generation{Epoch: 1, Count: 1}, Session: "s-1", Agent: "dev", User: "alice"}
 	r.net = &internet{hosts: map[string][]netip.Addr{}, servers: map[netip.AddrPort]string{}}
 	r.apply(yaml)
@@ -97,7 +98,7 @@ func must(t testing.TB, err error) {
 // apply puts another policy in force.
 func (r *rig) apply(yaml string) {
 	r.t.Helper()
-	p, err := policy.Load([]byte(yaml), policy.Known{AnyAgent: true})
+	p, err := policy.Load([]byte(yaml), r.known)
 	must(r.t, err)
 	r.policies.set(p, verdict.Verdict{Effect: verdict.Allow})
 }
@@ -208,7 +209,9 @@ type journal struct {
 	mu        sync.Mutex
 	decisions []audit.Decision
 	outcomes  []audit.Outcome
+	synced    int // decisions that are on the disk
 	fail      error
+	failSync  error
 }
 
 func (j *journal) Decide(d *audit.Decision) error {
@@ -226,6 +229,13 @@ func (j *journal) Outcome(o *audit.Outcome) error {
 	defer j.mu.Unlock()
 	j.outcomes = append(j.outcomes, *o)
 	return nil
+}
+
+func (j *journal) SyncNow() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.synced = len(j.decisions)
+	return j.failSync
 }
 
 func (j *journal) all() ([]audit.Decision, []audit.Outcome) {

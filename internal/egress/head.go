@@ -240,7 +240,7 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 		}
 	}
 	c.s.stage("judged")
-	x.flow.stands(stand{host: x.host, port: x.port, request: true, query: query, guards: x.d.Guards})
+	x.flow.stands(stand{host: x.host, port: x.port, request: true, query: query, guards: x.d.Guards, key: x.d.Credential})
 	return x.d.Verdict
 }
 

@@ -86,6 +86,7 @@ type stand struct {
 	request bool         // query and guards count
 	query   policy.Query // as it was allowed
 	guards  guard.Chain  // that it has passed
+	key     string       // the credential that it uses
 	inspect policy.Inspect
 	upAddr  netip.Addr // that was dialled
 }
@@ -232,6 +233,8 @@ func (s *Server) still(a *policy.Agent, st *stand, now time.Time) verdict.Verdic
 		return d.Verdict
 	case d.Inspect < st.inspect:
 		return verdict.Refuse("name", codes.PolicyDenied, "the connection would have to be inspected now")
+	case st.request && d.Credential != st.key:
+		return verdict.Refuse("name", codes.PolicyDenied, "the request would have to be made with another credential, or none")
 	}
 	for _, step := range d.Guards {
 		if !passed(st.guards, step.Name) {

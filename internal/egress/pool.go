@@ -13,10 +13,11 @@ import (
 
 // A poolKey is what two requests of one lease must share to use one connection.
 type poolKey struct {
-	rule  string
-	host  names.Host
-	port  uint16
-	plain bool
+	rule       string
+	credential string
+	host       names.Host
+	port       uint16
+	plain      bool
 }
 
 // A pool holds the upstream connections of one lease that wait for another

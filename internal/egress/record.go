@@ -15,7 +15,7 @@ import (
 func (x *exchange) record(v verdict.Verdict) error {
 	r := &x.rec
 	r.Host, r.Port = x.host.String(), x.port
-	r.Sensitive = x.d.Sensitive
+	r.Sensitive, r.Credential = x.d.Sensitive, x.d.Credential
 	r.Verdict, r.Code, r.Stage, r.Rule, r.Detail = v.Effect, v.Why(), v.Stage, v.Rule, v.Detail
 	err := x.c.s.cfg.Recorder.Decide(r)
 	if err != nil && !errors.Is(err, audit.ErrQuota) {

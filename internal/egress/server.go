@@ -32,10 +32,18 @@ type Policies interface {
 }
 
 // A Recorder puts decisions on record before they are acted on. After an error
-// of Decide the request is refused.
+// of Decide the request is refused; so it is after one of SyncNow, which returns
+// once what was decided is on the disk.
 type Recorder interface {
 	Decide(*audit.Decision) error
 	Outcome(*audit.Outcome) error
+	SyncNow() error
+}
+
+// A Keyring has the certificates that rules name. What it returns is for TLS
+// with that host only.
+type Keyring interface {
+	ClientCertificate(ctx context.Context, credential string, host names.Host) (*tls.Certificate, error)
 }
 
 // Names says which name an address stands for that the agent's resolver gave
@@ -70,6 +78,7 @@ type Config struct {
 	Names    Names           // nil: redirected connections are refused
 	Budget   Budget          // nil: names under wildcards are not counted
 	Dialer   Dialer          // nil: the host's network
+	Keys     Keyring         // nil: rules with a credential are refused
 	Roots    *x509.CertPool  // that upstreams are verified by; nil: the system's
 	Vet      func() addr.Vet // the host's own addresses and ranges; nil: public addresses only
 

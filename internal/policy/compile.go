@@ -19,6 +19,12 @@ type Known struct {
 	Profiles map[string]string // the profile that an agent was registered with, where it has one
 	AnyAgent bool              // take every agent for registered: for case files, which have no registry
 	Owned    []Owned           // hosts that presets own
+
+	Credentials map[string]Credential // that rules may name
+	// AnyCredential takes every credential that is named: whoever hands it out
+	// knows better. For planes, since a credential that has gone refuses the
+	// requests that need it, and not the policy.
+	AnyCredential bool
 }
 
 // An Owned is the hosts of a preset. No custom rule may allow them, since the
@@ -72,6 +78,7 @@ func compile(d *Document, known Known) (*Policy, Problems) {
 	var problems Problems
 	unsupported(d, &problems)
 	owned(d, known.Owned, &problems)
+	credentials(d, known, &problems)
 	registered(d, known, &problems)
 
 	p := &Policy{doc: d, agents: map[string]*Agent{}}
@@ -80,6 +87,7 @@ func compile(d *Document, known Known) (*Policy, Problems) {
 		s := newSet(b.rules)
 		sets[b.name] = s
 		onePort(b.rules, s, &problems)
+		oneCredential(b.rules, s, &problems)
 		shadowed(b.rules, s, &p.warnings)
 	}
 	for _, b := range d.agents {
@@ -92,6 +100,7 @@ func compile(d *Document, known Known) (*Policy, Problems) {
 		if len(b.rules) > 0 {
 			all := newSet(a.rules)
 			onePort(b.rules, all, &problems)
+			oneCredential(b.rules, all, &problems)
 			shadowed(b.rules, all, &p.warnings)
 		}
 	}
@@ -141,7 +150,6 @@ func unsupported(d *Document, problems *Problems) {
 		}{
 			{"cidr", ru.cidr.IsValid(), "address rules are "},
 			{"preset", ru.preset != "", "presets are "},
-			{"credential", ru.credential != "", "credentials are "},
 			{"account", ru.account != "", "account pins are "},
 			{"allow_fields", ru.fields != nil, "allow_fields is "},
 			{"ask", ru.ask, "ask: true is "},

@@ -23,6 +23,8 @@ type Decision struct {
 	Guards    guard.Chain    // what judges the request further. Not to be changed
 	Sensitive bool           // the record is to be marked
 	Under     names.Pattern  // the narrowest wildcard that allows the name; zero where a rule that allows it names it exactly
+
+	Credential string // of the request: what is shown or sent to the server; empty: none
 }
 
 // A Query is a request as far as rules look at it.
@@ -130,6 +132,7 @@ type tally struct {
 	exact   bool // some allowing rule names the host itself
 	encoded bool // some allowing rule speaks TLS on the port
 	partly  bool // a deny rule has to see requests
+	another bool // two rules have different credentials
 }
 
 // see takes a rule about the host into account.
@@ -180,7 +183,17 @@ func (t *tally) allow(ru *rule, port Port) {
 	}
 	if t.request {
 		t.d.Guards = t.d.Guards.With(ru.chain)
+		t.credential(ru)
 	}
+}
+
+// credential adds that of an allowing rule. Whatever uses it is sensitive.
+func (t *tally) credential(ru *rule) {
+	if ru.credential == "" {
+		return
+	}
+	t.another = t.another || t.d.Credential != "" && t.d.Credential != ru.credential
+	t.d.Credential, t.d.Sensitive = ru.credential, true
 }
 
 // match says at which hurdle ru fails, and the entry of ports that matched.
@@ -249,6 +262,8 @@ func (t *tally) decision() Decision {
 	switch {
 	case t.denied != nil:
 		return t.refuse(at, codes.PolicyDenied, t.denied, "a deny rule matches")
+	case t.allowed != nil && t.another:
+		return t.refuse(at, codes.CredentialAmbiguous, t.allowed, "rules with different credentials allow it")
 	case t.allowed != nil:
 		d := t.d
 		d.Verdict = verdict.Verdict{Effect: verdict.Allow, Rule: t.allowed.id, Stage: at}

@@ -159,6 +159,9 @@ func (w *writer) allowing(ru *rule, put func(key, value string)) {
 	if ru.guard != "" {
 		put("guard", ru.guard)
 	}
+	if ru.credential != "" {
+		put("credential", scalar(ru.credential))
+	}
 	if ru.sensitive {
 		put("sensitive", "true")
 	}

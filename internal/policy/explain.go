@@ -28,16 +28,19 @@ type Trace struct {
 // An Explanation is the decision on a query, and what every rule of the agent
 // says of it.
 type Explanation struct {
-	Agent    string     `json:"agent"`
-	Query    string     `json:"query"`
-	Verdict  string     `json:"verdict"` // allow or deny
-	Code     codes.Code `json:"code,omitempty"`
-	Rule     string     `json:"rule,omitempty"` // the one that decided
-	Stage    string     `json:"stage"`
-	Detail   string     `json:"detail,omitempty"`
-	Inspect  string     `json:"inspect,omitempty"` // of an allowed connection
-	Decision Decision   `json:"-"`
-	Rules    []Trace    `json:"rules"`
+	Agent   string     `json:"agent"`
+	Query   string     `json:"query"`
+	Verdict string     `json:"verdict"` // allow or deny
+	Code    codes.Code `json:"code,omitempty"`
+	Rule    string     `json:"rule,omitempty"` // the one that decided
+	Stage   string     `json:"stage"`
+	Detail  string     `json:"detail,omitempty"`
+	Inspect string     `json:"inspect,omitempty"` // of an allowed connection
+	// Credential is the name of what would be shown or sent to the server.
+	Credential string `json:"credential,omitempty"`
+
+	Decision Decision `json:"-"`
+	Rules    []Trace  `json:"rules"`
 }
 
 // Explain decides on a request with the code that enforces, and says for each
@@ -53,7 +56,7 @@ func (a *Agent) Explain(q Query, now time.Time) Explanation {
 	v := e.Decision.Verdict
 	e.Verdict, e.Code, e.Rule, e.Stage, e.Detail = v.Effect.String(), v.Code, v.Rule, v.Stage, v.Detail
 	if v.Allowed() {
-		e.Inspect = e.Decision.Inspect.String()
+		e.Inspect, e.Credential = e.Decision.Inspect.String(), e.Decision.Credential
 	}
 	if a == nil {
 		return e
@@ -155,6 +158,9 @@ func (ru *rule) subjectText() string {
 		}
 		b.WriteString(" paths [" + strings.Join(list, ", ") + "]")
 	}
+	if ru.credential != "" {
+		b.WriteString(" credential " + ru.credential)
+	}
 	if ru.websocket {
 		b.WriteString(" websocket")
 	}
@@ -245,6 +251,9 @@ func (e Explanation) String() string {
 	}
 	if e.Inspect != "" {
 		b.WriteString(", inspect " + e.Inspect)
+	}
+	if e.Credential != "" {
+		b.WriteString(", credential " + e.Credential)
 	}
 	b.WriteString("\n")
 	if len(e.Rules) == 0 {

@@ -149,7 +149,7 @@ func (ru *rule) matchesAllOf(other *rule) bool {
 // sameEffect reports whether an allowing rule does to a request what other does.
 // It may open WebSockets where other does not.
 func (ru *rule) sameEffect(other *rule) bool {
-	if ru.inspect != other.inspect || !ru.websocket && other.websocket || ru.guard != other.guard || ru.sensitive != other.sensitive || len(ru.addresses) != len(other.addresses) {
+	if ru.inspect != other.inspect || !ru.websocket && other.websocket || ru.guard != other.guard || ru.credential != other.credential || ru.sensitive != other.sensitive || len(ru.addresses) != len(other.addresses) {
 		return false
 	}
 	for i, p := range ru.addresses {

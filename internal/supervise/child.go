@@ -13,19 +13,23 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bawn/internal/handover"
 )
 
 // A child is one process of Bawn, started again when it ends.
 type child struct {
 	name   string
 	argv   []string
-	cred   *syscall.Credential // nil: stays root
-	files  []*os.File          // become descriptors 3 and up, the ready pipe last
+	cred   *syscall.Credential      // nil: stays root
+	files  []*os.File               // become descriptors 3 and up, the ready pipe last
+	fresh  func() (*os.File, error) // nil, or makes one more for each start, before the ready pipe
 	stderr *os.File
 	log    *slog.Logger
 
@@ -35,9 +39,8 @@ type child struct {
 }
 
 // FirstFile is the number under which a child finds the first descriptor that
-// it was handed: the listening socket, if it has one. The next number, or this
-// one for a child without a socket, is the pipe on which it says that it is
-// ready.
+// it was handed: the listening socket, and for the proxy what package handover
+// brings it. The next number is the pipe on which it says that it is ready.
 const FirstFile = 3
 
 func children(o Options, a accounts, s sockets) []*child {
@@ -51,11 +54,21 @@ func children(o Options, a accounts, s sockets) []*child {
 		}
 		return c
 	}
-	return []*child{
-		make("netd", nil, s.netd),
-		make("admin", &a.admin, s.admin),
-		make("proxy", &a.proxy),
+	proxy := make("proxy", &a.proxy)
+	proxy.fresh = o.handover
+	return []*child{make("netd", nil, s.netd), make("admin", &a.admin, s.admin), proxy}
+}
+
+// handover reads the operator's files anew for each start of the proxy.
+func (o Options) handover() (*os.File, error) {
+	contents, warnings, err := handover.Collect(o.Config, time.Now())
+	if err != nil {
+		return nil, err
 	}
+	for _, w := range warnings {
+		o.Log.Warn(w)
+	}
+	return contents.File()
 }
 
 // The pause before a child is started again grows from the first to the
@@ -122,19 +135,25 @@ func (c *child) run(ctx context.Context) error {
 		return err
 	}
 	defer readyRead.Close()
+	files, done, err := c.handed()
+	if err != nil {
+		readyWrite.Close()
+		return err
+	}
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Env = append(cmd.Env, passedOn(os.Environ())...)
 	cmd.Stdout, cmd.Stderr = c.stderr, c.stderr
-	cmd.ExtraFiles = append(append([]*os.File{}, c.files...), readyWrite)
+	cmd.ExtraFiles = append(files, readyWrite)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: c.cred}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopGrace
-	if err := cmd.Start(); err != nil {
-		readyWrite.Close()
+	err = cmd.Start()
+	readyWrite.Close()
+	done()
+	if err != nil {
 		return err
 	}
-	readyWrite.Close()
 	late := time.AfterFunc(startTimeout, func() {
 		c.log.Error("a process of Bawn is not ready in time", "process", c.name)
 		cmd.Process.Kill()
@@ -149,6 +168,19 @@ func (c *child) run(ctx context.Context) error {
 		return err
 	}
 	return errors.New("it ended by itself")
+}
+
+// handed returns what the child gets, and what to do once it has it.
+func (c *child) handed() (files []*os.File, done func(), err error) {
+	files = slices.Clone(c.files)
+	if c.fresh == nil {
+		return files, func() {}, nil
+	}
+	f, err := c.fresh()
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(files, f), func() { f.Close() }, nil
 }
 
 // sayReady says that the child answers. Several restarts that nobody has looked

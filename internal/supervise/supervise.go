@@ -7,7 +7,8 @@
 //
 // The supervisor holds the listening sockets and hands them to each child, so
 // a name in /run/bawn is never free to be taken while a child is away, and it
-// holds nothing else: no policy, no key, no connection. Children die with it.
+// holds nothing else: no policy, no connection, and keys only while it starts the
+// proxy, to which it hands them (package handover). Children die with it.
 package supervise
 
 import (
@@ -23,12 +24,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bawn/internal/config"
+	"bawn/internal/handover"
 	"bawn/internal/lifecycle"
 )
 
 // Options says what to run.
 type Options struct {
 	Paths  config.Paths
+	Config config.Config
 	Self   string   // path of the bawn binary
 	Stderr *os.File // where children write their logs
 	Log    *slog.Logger
@@ -47,6 +50,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if err := errors.Join(checkSelf(o.Self), checkRoot(o.Paths)); err != nil {
 		return err
+	}
+	if _, _, err := handover.Collect(o.Config, time.Now()); err != nil {
+		return fmt.Errorf("starting: %w", err)
 	}
 	unlock, err := lock(o.Paths)
 	if err != nil {
