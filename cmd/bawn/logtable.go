@@ -156,6 +156,9 @@ func what(d *audit.Decision) string {
 	case d.Method == "" || d.Scheme == "":
 		return strings.TrimSpace(strings.Join([]string{d.Method, d.Proto, host}, " "))
 	}
+	if d.Message != 0 {
+		return "message " + strconv.FormatInt(d.Message, 10) + " on " + d.Scheme + "://" + host + d.Path
+	}
 	return d.Method + " " + d.Scheme + "://" + host + d.Path
 }
 

@@ -128,6 +128,7 @@ func (e *encoder) decision(b []byte, d *Decision) []byte {
 	b = e.begin(b, KindDecision, d.Time)
 	b = append(b, `,"request":`...)
 	b = e.text1k(b, d.Request)
+	b = number(b, `,"message":`, d.Message)
 	b = e.identity(b, &d.Identity)
 	b = append(b, `,"revision":`...)
 	b = strconv.AppendUint(b, d.Revision, 10)
@@ -175,6 +176,9 @@ func (e *encoder) outcome(b []byte, o *Outcome) []byte {
 	b = number(b, `,"status":`, o.Status)
 	b = number(b, `,"bytes_up":`, o.BytesUp)
 	b = number(b, `,"bytes_down":`, o.BytesDown)
+	b = number(b, `,"messages_up":`, o.MessagesUp)
+	b = number(b, `,"messages_down":`, o.MessagesDown)
+	b = number(b, `,"close":`, o.Close)
 	b = e.field(b, `,"upstream":`, o.Upstream)
 	if o.Reused {
 		b = append(b, `,"reused":true`...)

@@ -30,14 +30,15 @@ const (
 // done about it. Empty fields do not apply. Strings beyond the bounds in
 // encode.go are cut and Clipped is set.
 type Decision struct {
-	Seq          uint64         `json:"seq"`     // set by the journal
-	Time         time.Time      `json:"time"`    // microseconds, UTC; zero: the journal's clock
-	Request      string         `json:"request"` // request id, joins the outcome
+	Seq          uint64         `json:"seq"`               // set by the journal
+	Time         time.Time      `json:"time"`              // microseconds, UTC; zero: the journal's clock
+	Request      string         `json:"request"`           // request id, joins the outcome
+	Message      int64          `json:"message,omitempty"` // number, from 1, of a message on the WebSocket that the request opened
 	ids.Identity                // who, from the kernel
 	Revision     uint64         `json:"revision"`          // of the policy that judged
 	Plane        string         `json:"plane"`             // empty: the journal's plane
 	Arrival      string         `json:"arrival,omitempty"` // explicit, transparent
-	Proto        string         `json:"proto,omitempty"`   // http/1.1, tls, tcp, dns
+	Proto        string         `json:"proto,omitempty"`   // http/1.1, websocket, tls, tcp, dns
 	Method       string         `json:"method,omitempty"`
 	Scheme       string         `json:"scheme,omitempty"`
 	Asked        string         `json:"asked,omitempty"` // host as the agent wrote it, where it differs from Host
@@ -67,12 +68,15 @@ type Outcome struct {
 	ids.Identity            // as in the decision
 	Revision     uint64     `json:"revision"`
 	Plane        string     `json:"plane"`
-	Status       int        `json:"status,omitempty"`     // HTTP status sent to the agent
-	BytesUp      int64      `json:"bytes_up,omitempty"`   // agent to upstream, on Bawn's upstream leg, heads included
-	BytesDown    int64      `json:"bytes_down,omitempty"` // upstream to agent
-	Upstream     string     `json:"upstream,omitempty"`   // address and port dialled
-	Reused       bool       `json:"reused,omitempty"`     // an upstream connection that stood already
-	Presented    string     `json:"presented,omitempty"`  // name of the client certificate that a new connection showed
+	Status       int        `json:"status,omitempty"`      // HTTP status sent to the agent
+	BytesUp      int64      `json:"bytes_up,omitempty"`    // agent to upstream, on Bawn's upstream leg, heads included
+	BytesDown    int64      `json:"bytes_down,omitempty"`  // upstream to agent
+	MessagesUp   int64      `json:"messages_up,omitempty"` // of a WebSocket, from the agent
+	MessagesDown int64      `json:"messages_down,omitempty"`
+	Close        int        `json:"close,omitempty"`     // status with which the WebSocket was closed; 1005 for none, 1006 for no close
+	Upstream     string     `json:"upstream,omitempty"`  // address and port dialled
+	Reused       bool       `json:"reused,omitempty"`    // an upstream connection that stood already
+	Presented    string     `json:"presented,omitempty"` // name of the client certificate that a new connection showed
 	DNS          Span       `json:"dns_us,omitempty"`
 	Dial         Span       `json:"dial_us,omitempty"`
 	TLS          Span       `json:"tls_us,omitempty"`

@@ -283,7 +283,9 @@ func (j *joiner) add(it item) {
 	switch {
 	case it.Decision != nil:
 		if j.filter.decision(it.Decision) {
-			w := &waiting{Entry: Entry{Decision: it.Decision}, complete: it.Decision.Verdict == verdict.Deny}
+			// A message has no outcome of its own: its WebSocket has.
+			complete := it.Decision.Verdict == verdict.Deny || it.Decision.Message != 0
+			w := &waiting{Entry: Entry{Decision: it.Decision}, complete: complete}
 			j.queue = append(j.queue, w)
 			j.expect(w)
 		}

@@ -151,6 +151,30 @@ func TestScanWindowHandsOutLongRequestsAgain(t *testing.T) {
 	}
 }
 
+// TestMessagesWaitForNoOutcome: a WebSocket's messages are under the request that
+// opened it, whose outcome is the WebSocket's.
+func TestMessagesWaitForNoOutcome(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, Options{})
+	decide(t, j, testDecision("r-0"))
+	m := testDecision("r-0")
+	m.Message, m.Proto = 1, "websocket"
+	decide(t, j, m)
+	o := testOutcome("r-0")
+	o.MessagesUp, o.MessagesDown, o.Close = 1, 2, 1000
+	if err := j.Outcome(o); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	got := entries(t, dir, Filter{})
+	if len(got) != 2 || got[0].Decision.Message != 0 || got[0].Outcome == nil || got[0].Outcome.MessagesUp != 1 || got[0].Outcome.MessagesDown != 2 || got[0].Outcome.Close != 1000 {
+		t.Errorf("the request: %+v", got)
+	}
+	if len(got) == 2 && (got[1].Decision.Message != 1 || got[1].Outcome != nil || got[1].Late) {
+		t.Errorf("the message: %+v", got[1])
+	}
+}
+
 func TestDamagedLineIsShownAndTheRestIsRead(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, Options{})
