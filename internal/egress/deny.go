@@ -14,6 +14,7 @@ import (
 	"bawn/internal/codes"
 	"bawn/internal/httpwire"
 	"bawn/internal/verdict"
+	"bawn/internal/wswire"
 )
 
 // A denial is the body of a refusal: for the agent's eyes, so it says what to
@@ -30,7 +31,7 @@ type denial struct {
 // deny refuses the request, on record, and tells the agent. It reports whether
 // the connection can carry another request.
 func (x *exchange) deny(v verdict.Verdict) (keep bool) {
-	status := codes.StatusOf(v.Why())
+	status := x.statusOf(v)
 	if x.decided {
 		x.out.Code, x.out.Error = v.Why(), v.Detail
 	} else if err := x.record(v); err == nil {
@@ -47,6 +48,16 @@ func (x *exchange) deny(v verdict.Verdict) (keep bool) {
 	return x.leg.answer(x.denial(v, status))
 }
 
+// statusOf gives the status of a refusal: that of its code, but for a WebSocket
+// of another version, whose client has to hear which one there is (RFC 6455
+// section 4.4).
+func (x *exchange) statusOf(v verdict.Verdict) int {
+	if x.ws != nil && x.ws.otherVersion && v.Why() == codes.WebSocketProtocolError {
+		return 426
+	}
+	return codes.StatusOf(v.Why())
+}
+
 // denial makes the response of a refusal.
 func (x *exchange) denial(v verdict.Verdict, status int) (*httpwire.Response, []byte) {
 	entry, _ := codes.Lookup(v.Why())
@@ -58,12 +69,17 @@ func (x *exchange) denial(v verdict.Verdict, status int) (*httpwire.Response, []
 		body = []byte("{}") // nothing in a denial fails to marshal
 	}
 	body = append(body, '\n')
-	return &httpwire.Response{Status: status, Reason: reason(status), Fields: httpwire.Fields{
+	p := &httpwire.Response{Status: status, Reason: reason(status), Fields: httpwire.Fields{
 		{Name: "Content-Type", Value: "application/json"},
 		{Name: "Content-Length", Value: strconv.Itoa(len(body))},
 		{Name: "Cache-Control", Value: "no-store"},
 		{Name: "Bawn-Code", Value: string(v.Why())},
-	}, Framing: httpwire.Framing{Kind: httpwire.Length, Length: int64(len(body))}}, body
+	}, Framing: httpwire.Framing{Kind: httpwire.Length, Length: int64(len(body))}}
+	if status == 426 {
+		p.Fields = append(p.Fields, httpwire.Field{Name: "Upgrade", Value: "websocket"},
+			httpwire.Field{Name: "Sec-WebSocket-Version", Value: wswire.Version})
+	}
+	return p, body
 }
 
 // maxAsked bounds what a denial repeats of a request.
@@ -106,6 +122,8 @@ func reason(status int) string {
 		return "Content Too Large"
 	case 415:
 		return "Unsupported Media Type"
+	case 426:
+		return "Upgrade Required"
 	case 429:
 		return "Too Many Requests"
 	case 431:

@@ -31,12 +31,22 @@ func (s *Server) vet(d policy.Decision) addr.Vet {
 // rule, name and port, or a new one.
 func (x *exchange) upstream() (upstreamLeg, verdict.Verdict) {
 	c := x.c
-	key := poolKey{rule: x.d.Verdict.Rule, credential: x.d.Credential, host: x.host, port: x.port, plain: c.plain}
+	key := x.poolKey()
 	if up := c.t.pool.get(key, x.rec.Revision, c.s.vet(x.d)); up != nil {
 		x.out.Reused = true
 		x.out.Upstream = up.name
 		return up, allowed
 	}
+	return x.newUpstream(key)
+}
+
+func (x *exchange) poolKey() poolKey {
+	return poolKey{rule: x.d.Verdict.Rule, credential: x.d.Credential, host: x.host, port: x.port, plain: x.c.plain}
+}
+
+// newUpstream makes a new connection.
+func (x *exchange) newUpstream(key poolKey) (*h1Upstream, verdict.Verdict) {
+	c := x.c
 	cert, v := x.release()
 	if !v.Allowed() {
 		return nil, v

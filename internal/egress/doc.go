@@ -25,6 +25,9 @@
 //	h1_agent.go     HTTP/1.1 towards the agent
 //	h1_upstream.go  HTTP/1.1 towards the server
 //	upload.go       bodies that are longer than what has come with the head
+//	websocket.go    a request becomes a WebSocket, if the server says so
+//	ws_relay.go     messages are judged and go from one end to the other
+//	ws_end.go       one end of a WebSocket: what is written, pings, the close
 //	splice.go       bytes between two connections, unread
 //	deny.go         what an agent hears instead
 //	live.go         open connections are judged again, and bounded in time

@@ -41,6 +41,7 @@ type exchange struct {
 	taken bool // nothing of the body is left on the agent's connection
 	mute  bool // no HTTP answer can be given: a refusal is a reset
 	grpc  bool
+	ws    *opening // of a request that opens a WebSocket
 
 	rec     audit.Decision
 	out     audit.Outcome
@@ -56,7 +57,7 @@ func (x *exchange) begin() {
 	c := x.c
 	x.start = c.s.cfg.Now()
 	x.host, x.port, x.path, x.query = names.Host{}, 0, "", ""
-	x.d, x.body, x.clear, x.taken, x.mute = policy.Decision{}, nil, nil, false, false
+	x.d, x.body, x.clear, x.taken, x.mute, x.ws = policy.Decision{}, nil, nil, false, false, nil
 	x.decided, x.answered, x.continued, x.grpc = false, false, false, false
 	x.rec = audit.Decision{
 		Time: x.start, Request: ids.NewRequest(), Identity: c.src.Identity, Arrival: string(c.src.Arrival),
@@ -70,6 +71,9 @@ func (x *exchange) run() (keep bool) {
 	defer x.rescue(&keep)
 	if v := x.judge(); !v.Allowed() {
 		return x.deny(v)
+	}
+	if x.ws != nil {
+		return x.openWebSocket()
 	}
 	up, v := x.upstream()
 	if !v.Allowed() {
@@ -104,6 +108,9 @@ func (x *exchange) judge() verdict.Verdict {
 	}
 	x.grpc = isGRPC(x.q.Fields)
 	x.strip()
+	if isWebSocket(x.q.Upgrade) {
+		x.ws = newOpening(&x.q)
+	}
 	return x.decide()
 }
 
@@ -221,14 +228,14 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 	c := x.c
 	query := policy.Query{
 		Host: x.host, Port: x.port, Plain: c.plain,
-		Method: x.q.Method, Path: x.path, WebSocket: isWebSocket(x.q.Upgrade),
+		Method: x.q.Method, Path: x.path, WebSocket: x.ws != nil,
 	}
 	x.d = c.counted(x.host, p.Agent(c.src.Identity.Agent).Request(query, x.start))
 	if !x.d.Verdict.Allowed() {
 		return x.d.Verdict
 	}
-	if query.WebSocket {
-		return verdict.Refuse("head", codes.UpgradeDenied, "this build carries no WebSockets")
+	if x.ws != nil && !x.ws.v.Allowed() {
+		return x.ws.v
 	}
 	x.rec.Inspect = policy.InspectFull.String()
 	if v := x.bodySoFar(); !v.Allowed() {
@@ -278,5 +285,6 @@ func (x *exchange) viewed() *guard.Request {
 		Arrival: x.c.arrival, Name: x.host, Port: x.port, TLS: x.c.tls,
 		Method: x.q.Method, Path: x.path, Query: x.query, Header: x.q.Fields,
 		HasBody: x.q.Framing.HasBody(), Body: x.clear, Revision: x.rec.Revision,
+		WebSocket: x.ws != nil,
 	}
 }

@@ -53,16 +53,17 @@ func (l *live) tick() time.Duration {
 type flow struct {
 	l        *live
 	agent    string
-	client   flowEnd
 	cancel   context.CancelFunc
 	deadline atomic.Int64 // on live.clock; 0: none
+	life     atomic.Int64 // a deadline that no phase puts off; 0: none
 	phase    atomic.Uint32
 	secure   atomic.Bool // TLS with the agent has begun
 
-	mu    sync.Mutex
-	stand stand
-	up    aborter // shares the flow's fate
-	ended *cut
+	mu     sync.Mutex
+	client flowEnd
+	stand  stand
+	up     aborter // shares the flow's fate
+	ended  *cut
 }
 
 // A flowEnd is the agent's end of a flow.
@@ -107,6 +108,8 @@ const (
 	phaseResponse
 	phaseBody
 	phaseSplice
+	phaseMessages
+	phaseClosing
 )
 
 var phaseNames = [...]string{
@@ -117,6 +120,8 @@ var phaseNames = [...]string{
 	phaseResponse:  "the response",
 	phaseBody:      "the rest of a body",
 	phaseSplice:    "either end",
+	phaseMessages:  "a message, or a ping",
+	phaseClosing:   "the end of the closing handshake",
 }
 
 func (l *live) add(agent string, client flowEnd, cancel context.CancelFunc) *flow {
@@ -261,12 +266,19 @@ func passed(chain guard.Chain, name string) bool {
 // await says what the flow waits for now, which sets how long it may.
 func (f *flow) await(phase uint32) {
 	f.phase.Store(phase)
-	limit := f.l.s.limitOf(phase)
-	if limit == 0 {
-		f.deadline.Store(0)
-		return
+	deadline, life := int64(0), f.life.Load()
+	if limit := f.l.s.limitOf(phase); limit != 0 {
+		deadline = f.l.clock.Load() + int64(limit+sweepEvery)
 	}
-	f.deadline.Store(f.l.clock.Load() + int64(limit+sweepEvery))
+	if life != 0 && (deadline == 0 || life < deadline) {
+		deadline = life
+	}
+	f.deadline.Store(deadline)
+}
+
+// bound bounds what the flow does from now on as a whole.
+func (f *flow) bound(limit time.Duration) {
+	f.life.Store(f.l.clock.Load() + int64(limit+sweepEvery))
 }
 
 func (s *Server) limitOf(phase uint32) time.Duration {
@@ -283,6 +295,10 @@ func (s *Server) limitOf(phase uint32) time.Duration {
 		return s.lim.Response
 	case phaseBody:
 		return s.lim.Stall
+	case phaseMessages:
+		return s.lim.MessageIdle
+	case phaseClosing:
+		return s.lim.Closing
 	}
 	return 0 // a splice ends when one of its ends does
 }
@@ -292,12 +308,34 @@ func (s *Server) limitOf(phase uint32) time.Duration {
 func (f *flow) check(now time.Duration) {
 	phase := f.phase.Load()
 	if d := f.deadline.Load(); d != 0 && int64(now) > d {
-		f.cut(cut{why: "limit", detail: "waited too long for " + phaseNames[phase]})
+		detail := "waited too long for " + phaseNames[phase]
+		if d == f.life.Load() {
+			detail = "was open for as long as it may be"
+		}
+		f.cut(cut{why: "limit", detail: detail})
 		return
 	}
-	if (phase == phaseUpstream || phase == phaseResponse || phase == phaseBody) && f.client.gone(!f.secure.Load()) {
+	if (phase == phaseUpstream || phase == phaseResponse || phase == phaseBody) && f.end().gone(!f.secure.Load()) {
 		f.cut(cut{detail: "the agent closed the connection"})
 	}
+}
+
+func (f *flow) end() flowEnd {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.client
+}
+
+// takeOver makes both ends one, which ends them in a way of its own. It reports
+// false if the flow has ended already.
+func (f *flow) takeOver(both flowEnd) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended != nil {
+		return false
+	}
+	f.client, f.up = both, nil
+	return true
 }
 
 // stands says what the flow stands on from now.
@@ -333,14 +371,14 @@ func (f *flow) cut(why cut) {
 		return
 	}
 	f.ended = &why
-	up := f.up
+	client, up := f.client, f.up
 	f.mu.Unlock()
 	f.cancel()
 	if f.phase.Load() == phaseIdle && why.why == "limit" {
-		f.client.close() // nothing is under way: an ordinary end
+		client.close() // nothing is under way: an ordinary end
 		return
 	}
-	f.client.abort()
+	client.abort()
 	if up != nil {
 		up.abort()
 	}

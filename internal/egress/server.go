@@ -22,6 +22,7 @@ import (
 	"bawn/internal/policy"
 	"bawn/internal/uptls"
 	"bawn/internal/verdict"
+	"bawn/internal/wswire"
 )
 
 // Policies gives the policy in force and its revision, or the refusal that
@@ -113,8 +114,15 @@ type Limits struct {
 	IdlePerHost   int           // upstream connections that wait, for one rule, name and port; as Connections, lest parallel requests dial anew each time
 	IdleUpstreams int           // and for one lease in all; twice that
 
-	GuardBody int64 // octets of a body that a guard asks for; 10 MiB
+	MessageIdle time.Duration // of a WebSocket on which nothing comes, pings included; 30 min
+	MessageLife time.Duration // of a WebSocket; 24 h
+	Closing     time.Duration // from the first close frame of a WebSocket to its end; 5 s
+	Keepalive   time.Duration // that pings of one end of a WebSocket make Bawn ping the other, at most once in; 15 s
+	Controls    int           // pings and pongs that may come at once; 100, and 10 more a second
+
+	GuardBody int64 // octets of a body, or of a WebSocket message, that a guard asks for; 10 MiB
 	Wire      httpwire.Limits
+	WebSocket wswire.Limits // of a message
 }
 
 func (l Limits) orDefault() Limits {
@@ -131,6 +139,11 @@ func (l Limits) orDefault() Limits {
 	or(&l.IdleUpstream, 90*time.Second)
 	or(&l.IdlePerHost, l.Connections)
 	or(&l.IdleUpstreams, 2*l.Connections)
+	or(&l.MessageIdle, 30*time.Minute)
+	or(&l.MessageLife, 24*time.Hour)
+	or(&l.Closing, 5*time.Second)
+	or(&l.Keepalive, 15*time.Second)
+	or(&l.Controls, 100)
 	or(&l.GuardBody, 10<<20)
 	return l
 }
