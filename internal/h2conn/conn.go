@@ -174,10 +174,14 @@ func (c *conn) maybeOver() {
 		return
 	}
 	c.err = errClosed
-	c.nc.SetReadDeadline(time.Now().Add(patience)) //nolint:errcheck // wakes the reader, which ends it
 	if c.kick(); !c.writing {
 		c.closeWrite()
 	}
+	left := patience
+	if c.server == nil {
+		left = 0 // the server has said its last
+	}
+	c.nc.SetReadDeadline(time.Now().Add(left)) //nolint:errcheck // wakes the reader, which ends it
 }
 
 // close ends the connection without waiting.

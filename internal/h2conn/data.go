@@ -91,11 +91,10 @@ func (c *conn) strayData(id uint32) error {
 	if c.idle(id) {
 		return violation(http2.ErrCodeProtocol, "DATA for a stream that is not open")
 	}
-	if err := c.idleFrame("DATA for streams that have ended"); err != nil || c.excused(id) {
-		return err
+	if !c.excused(id) {
+		return violation(http2.ErrCodeStreamClosed, "DATA for a stream that has ended")
 	}
-	c.rst(id, http2.ErrCodeStreamClosed)
-	return c.polite()
+	return c.idleFrame("DATA for streams that have ended")
 }
 
 // deliver reads n octets of DATA for a stream.
