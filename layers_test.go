@@ -44,7 +44,7 @@ var rows = [][]string{
 	// verbs and wiring
 	{"cmd/bawn"},
 	// the tests' small internet
-	{"internal/roottest", "internal/world/supply"},
+	{"internal/roottest", "internal/steady", "internal/world/supply"},
 	{"internal/world"},
 	{"internal/demo", "internal/e2e"},
 }
