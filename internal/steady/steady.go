@@ -125,16 +125,17 @@ const (
 )
 
 // AtRest waits until the number of goroutines and of descriptors of this
-// process stays the same and not above what it was at the rest before, collects
-// garbage and takes a sample. done is the work so far. before is the sample of
+// process stays the same, a little longer where there are more than at the rest
+// before, collects garbage and takes a sample. done is the work so far. before is the sample of
 // the rest before this one, the zero Sample at the first.
 func AtRest(done int, before Sample) (Sample, error) {
+	runtime.GC() // descriptors of what is not reachable any more are closed
 	s, err := here(done)
 	began, since := time.Now(), time.Now()
 	for err == nil && time.Since(began) < patient {
 		settled := time.Since(since) >= quiet
 		grown := before.Goroutines > 0 && (s.Goroutines > before.Goroutines || s.Descriptors > before.Descriptors)
-		if settled && (!grown || time.Since(since) >= 4*quiet) {
+		if settled && (!grown || time.Since(since) >= 3*quiet) {
 			break
 		}
 		time.Sleep(look)
