@@ -29,6 +29,7 @@
 //	ws_relay.go     messages are judged and go from one end to the other
 //	ws_end.go       one end of a WebSocket: what is written, pings, the close
 //	splice.go       bytes between two connections, unread
+//	carry.go        one direction of them
 //	deny.go         what an agent hears instead
 //	live.go         open connections are judged again, and bounded in time
 //

@@ -35,6 +35,7 @@ var soakKinds = []soakKind{
 	{"absolute form", (*soakWorker).absolute},
 	{"denials", (*soakWorker).denials},
 	{"uploads", (*soakWorker).uploads},
+	{"WebSocket", (*soakWorker).webSocket},
 	{"event stream", (*soakWorker).eventStream},
 	{"left downloads", (*soakWorker).leftDownload},
 	{"left uploads", (*soakWorker).leftUpload},

@@ -4,7 +4,6 @@
 package egress
 
 import (
-	"io"
 	"net"
 
 	"bawn/internal/codes"
@@ -81,7 +80,7 @@ func (x *exchange) pump(up net.Conn, first []byte) {
 	first = append(first, buffered...)
 	down := make(chan int64)
 	go func() {
-		n, err := io.Copy(c.raw, up)
+		n, err := c.s.carry(c.raw, up)
 		endHalf(c.raw, up, err)
 		down <- n
 	}()
@@ -89,7 +88,7 @@ func (x *exchange) pump(up net.Conn, first []byte) {
 	sent := int64(n)
 	if err == nil {
 		var more int64
-		more, err = io.Copy(up, c.raw)
+		more, err = c.s.carry(up, c.raw)
 		sent += more
 	}
 	endHalf(up, c.raw, err)
