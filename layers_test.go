@@ -32,7 +32,7 @@ var rows = [][]string{
 	{"internal/audit", "internal/ca", "internal/store", "internal/budget"},
 	// hands: what touches the host
 	{"internal/fdpass", "internal/lending", "internal/peercred", "internal/uptls"},
-	{"internal/netkern", "internal/proc", "internal/probe", "internal/dnsclient", "internal/h2conn"},
+	{"internal/netkern", "internal/proc", "internal/probe", "internal/dnsclient", "internal/parent", "internal/h2conn"},
 	{"internal/netd/netdapi"},
 	{"internal/netd"},
 	// planes: the data path; they never import each other

@@ -56,7 +56,7 @@ func (x *exchange) newUpstream(key poolKey) (*h1Upstream, verdict.Verdict) {
 		return nil, v
 	}
 	x.out.Upstream = to.String()
-	up := &h1Upstream{s: c.s, pool: &c.t.pool, key: key, conn: raw, sock: socketOf(raw), addr: to.Addr(), name: x.out.Upstream, revision: x.rec.Revision}
+	up := &h1Upstream{s: c.s, pool: &c.t.pool, key: key, conn: raw, sock: socketOf(raw), addr: x.vetted(to), name: x.out.Upstream, revision: x.rec.Revision}
 	if !c.plain {
 		secure, v := x.secure(raw, cert)
 		if !v.Allowed() {
@@ -69,9 +69,13 @@ func (x *exchange) newUpstream(key poolKey) (*h1Upstream, verdict.Verdict) {
 	return up, allowed
 }
 
-// reach resolves the name, vets every address and connects to one of them.
+// reach resolves the name, vets every address and connects to one of them; or it
+// has the parent do so. The address is then the parent's.
 func (x *exchange) reach() (net.Conn, netip.AddrPort, verdict.Verdict) {
 	x.flow.await(phaseUpstream)
+	if x.throughParent() {
+		return x.askParent()
+	}
 	addrs, v := x.resolve()
 	if !v.Allowed() {
 		return nil, netip.AddrPort{}, v

@@ -18,6 +18,7 @@
 //	budget.go       names that the agent makes up under wildcards are counted
 //	record.go       the decision goes on record, and the lease is checked again
 //	dial.go         the name is resolved, every address vetted, one dialled
+//	parent.go       or another proxy is asked to do that
 //	secure.go       verified TLS with the server
 //	pool.go         upstream connections that wait for the next request
 //	relay.go        head and body go up, the response comes down

@@ -15,7 +15,10 @@ import (
 func (x *exchange) record(v verdict.Verdict) error {
 	r := &x.rec
 	r.Host, r.Port = x.host.String(), x.port
-	r.Sensitive, r.Credential = x.d.Sensitive, x.d.Credential
+	r.Sensitive, r.Credential, r.Vetted = x.d.Sensitive, x.d.Credential, ""
+	if v.Allowed() && x.throughParent() {
+		r.Vetted = vettedByParent
+	}
 	r.Verdict, r.Code, r.Stage, r.Rule, r.Detail = v.Effect, v.Why(), v.Stage, v.Rule, v.Detail
 	err := x.c.s.cfg.Recorder.Decide(r)
 	if err != nil && !errors.Is(err, audit.ErrQuota) {

@@ -69,6 +69,15 @@ type Dialer interface {
 	Dial(ctx context.Context, to netip.AddrPort, check func(netip.AddrPort) error) (net.Conn, error)
 }
 
+// A Parent is another proxy, through which hosts are reached that it takes. It
+// resolves their names itself, and so vets their addresses or does not.
+type Parent interface {
+	Takes(names.Host) bool
+	// Connect returns a connection to a host, and the address of the parent that
+	// it goes through. Its error is a [parent.Error].
+	Connect(context.Context, names.Host, uint16) (net.Conn, netip.AddrPort, error)
+}
+
 // A Config is what a Server is made of. Policies, Recorder, Resolver and
 // Minter must be set.
 type Config struct {
@@ -79,6 +88,7 @@ type Config struct {
 	Names    Names           // nil: redirected connections are refused
 	Budget   Budget          // nil: names under wildcards are not counted
 	Dialer   Dialer          // nil: the host's network
+	Parent   Parent          // nil: every host is reached directly
 	Keys     Keyring         // nil: rules with a credential are refused
 	Roots    *x509.CertPool  // that upstreams are verified by; nil: the system's
 	Vet      func() addr.Vet // the host's own addresses and ranges; nil: public addresses only

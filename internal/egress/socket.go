@@ -16,15 +16,28 @@ type socket struct {
 }
 
 func socketOf(c net.Conn) socket {
-	s := socket{conn: c}
-	if sc, ok := c.(syscall.Conn); ok {
+	s := socket{conn: under(c)}
+	if sc, ok := s.conn.(syscall.Conn); ok {
 		s.raw, _ = sc.SyscallConn()
 	}
 	return s
 }
 
+// under returns the connection that carries c: a tunnel through a parent proxy
+// can have TLS of its own.
+func under(c net.Conn) net.Conn {
+	for {
+		on, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return c
+		}
+		c = on.NetConn()
+	}
+}
+
 // reset closes a connection so that the peer sees a failure and not an end.
 func reset(c net.Conn) {
+	c = under(c)
 	if tcp, ok := c.(*net.TCPConn); ok {
 		tcp.SetLinger(0) //nolint:errcheck // the close follows either way
 	}

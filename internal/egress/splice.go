@@ -38,7 +38,7 @@ func (c *conn) splice(d policy.Decision, proto string, first []byte, sni string)
 	defer up.Close()
 	x.out.Upstream = to.String()
 	c.flow.await(phaseSplice)
-	if !c.flow.join(resetter{up}, to.Addr()) {
+	if !c.flow.join(resetter{up}, x.vetted(to)) {
 		x.deny(x.cutVerdict("upstream", codes.PolicyDenied, ""))
 		return
 	}
