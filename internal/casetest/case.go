@@ -44,6 +44,7 @@ type Case struct {
 
 	Streams   [][]byte       // what the client sends, a section each
 	H2        []talk.Request // the same where the client speaks HTTP/2
+	Messages  []Message      // of a WebSocket, which the last of them opened
 	Queries   []Query
 	DNS       []dnsLine
 	Upstream  []byte    // response that the pretend upstream gives; nil for the default
@@ -51,8 +52,16 @@ type Case struct {
 	Forwarded [][]byte  // nil: not checked
 	Want      []Want
 
+	lastForwarded string // section as it stands
+
 	// Unsupported names what this build cannot run; then the case fails.
 	Unsupported []string
+}
+
+// A Message is a text message of a WebSocket client.
+type Message struct {
+	Text  string
+	After int // how many streams come before it
 }
 
 // A Want is one line of the want section.
@@ -151,6 +160,8 @@ func (c *Case) complete() error {
 		return c.malformed("request", "missing: arrive absolute needs one")
 	case c.Arrive == arriveDNS:
 		return c.completeDNS()
+	case len(c.Messages) > 0 && (c.Messages[0].After == 0 || c.Arrive == arriveTCP || c.speaksH2()):
+		return c.malformed("messages", "a request that opens a WebSocket has to come first")
 	case len(c.Queries) > 0:
 		return c.malformed("query", "only arrive dns has queries")
 	case (c.Arrive == arriveTransparent || c.Arrive == arriveTCP) && c.Dst == "":
@@ -245,15 +256,34 @@ func (c *Case) readRequestRaw(s string) error {
 func (c *Case) speaksH2() bool { return slices.Contains(c.ALPN, "h2") }
 
 // sent counts what the client sends.
-func (c *Case) sent() int { return len(c.Streams) + len(c.H2) }
+func (c *Case) sent() int { return len(c.Streams) + len(c.H2) + len(c.Messages) }
 
-// readMessages reads the messages of a WebSocket, which this build has not.
+// Frames is what the client sends after the nth stream, if that has opened a
+// WebSocket.
+func (c *Case) Frames(n int) []talk.Frame {
+	var list []talk.Frame
+	messages := c.Messages
+	for i := n + 1; i <= len(c.Streams); i++ {
+		for len(messages) > 0 && messages[0].After <= i {
+			list = append(list, talk.Frame{Message: messages[0].Text})
+			messages = messages[1:]
+		}
+		if i < len(c.Streams) {
+			list = append(list, talk.Frame{Raw: c.Streams[i]})
+		}
+	}
+	return list
+}
+
 func (c *Case) readMessages(s string) error {
-	c.Unsupported = append(c.Unsupported, "section messages")
 	for line := range strings.SplitSeq(s, "\n") {
-		if strings.TrimSpace(line) != "" && !json.Valid([]byte(line)) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if !json.Valid([]byte(line)) {
 			return fmt.Errorf("line %.40q is no JSON value", line)
 		}
+		c.Messages = append(c.Messages, Message{Text: line, After: len(c.Streams)})
 	}
 	return nil
 }
@@ -273,6 +303,7 @@ func (c *Case) readQuery(s string) error {
 }
 
 func (c *Case) readForwarded(s string) error {
+	c.lastForwarded = s
 	if strings.HasPrefix(s, `"`) {
 		raw, err := rawBytes(s)
 		c.Forwarded = append(c.Forwarded, raw)

@@ -27,6 +27,8 @@ import (
 type client struct {
 	established bool // the connection was let through, as far as one can see before a request
 	told        []answer
+	upgraded    bool // a WebSocket was opened
+	farewell    talk.Farewell
 }
 
 // An answer is what the agent was told about one request.
@@ -73,13 +75,47 @@ func (cl *client) talk(run *running, c *conn) error {
 			return err
 		}
 	}
-	for _, s := range run.c.Streams {
+	for i, s := range run.c.Streams {
 		if _, err := stream.Write(s); err != nil {
 			break // the proxy has closed: the record says why
+		}
+		if key, ok := talk.IsUpgrade(s); ok && !run.opaque() {
+			if p := cl.until101(run, r, i+1); p != nil {
+				return cl.webSocket(run, stream, r, p, key, i)
+			}
 		}
 	}
 	stream.CloseWrite() //nolint:errcheck // the same
 	cl.listen(run, r)
+	return nil
+}
+
+// until101 reads responses up to the nth final one, or the one that changes the
+// protocol, which it returns.
+func (cl *client) until101(run *running, r *bufio.Reader, n int) *httpwire.Response {
+	for len(cl.told) < n {
+		p, ok := cl.response(run, r)
+		if !ok {
+			return nil
+		}
+		if p.Status == 101 {
+			return p
+		}
+	}
+	return nil
+}
+
+// webSocket goes on after the nth stream has opened one.
+func (cl *client) webSocket(run *running, c halfCloser, r *bufio.Reader, p *httpwire.Response, key string, n int) error {
+	cl.upgraded = true
+	agreed, err := talk.Upgraded(p, key)
+	if err != nil {
+		return err
+	}
+	cl.farewell = talk.WebSocket(c, r, agreed, run.c.Frames(n))
+	if cl.farewell.Fault != "" {
+		return errors.New(cl.farewell.Fault)
+	}
 	return nil
 }
 
@@ -155,22 +191,34 @@ func (cl *client) listen(run *running, r *bufio.Reader) {
 		return
 	}
 	for {
-		if _, err := r.Peek(1); err != nil {
+		if _, ok := cl.response(run, r); !ok {
 			return
+		}
+	}
+}
+
+// response reads one final response with its body. ok is false when there is
+// none.
+func (cl *client) response(run *running, r *bufio.Reader) (p *httpwire.Response, ok bool) {
+	for {
+		if _, err := r.Peek(1); err != nil {
+			return nil, false
 		}
 		p, err := httpwire.ReadResponse(r, run.methodOf(len(cl.told)), httpwire.Limits{})
 		if err != nil {
-			return
+			return nil, false
 		}
-		if p.Informational() {
+		if p.Informational() && p.Status != 101 {
 			continue
 		}
 		cl.hear(p)
+		if p.Status == 101 {
+			return p, true
+		}
 		var body httpwire.Body
 		body.Reset(r, p.Framing, httpwire.Limits{})
-		if _, err := io.Copy(io.Discard, &body); err != nil {
-			return
-		}
+		_, err = io.Copy(io.Discard, &body)
+		return p, err == nil
 	}
 }
 

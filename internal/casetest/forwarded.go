@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 
+	"bawn/internal/casetest/talk"
 	"bawn/internal/httpwire"
 )
 
@@ -99,15 +100,37 @@ func (p parsed) asH2() parsed {
 	return p
 }
 
-// differ says how what was forwarded differs from what was wanted, or "".
-func differ(want, got [][]byte) string {
+// differ says how what was forwarded differs from what was wanted, or "". A
+// section behind those of the requests is the messages of a WebSocket; text is the
+// last section as it stands.
+func differ(want, got [][]byte, text string, messages []talk.Message) string {
 	want = dropEmpty(want)
+	if len(want) == len(got)+1 && len(messages) > 0 {
+		last := len(want) - 1
+		if why := differMessages(text, messages); why != "" {
+			return why
+		}
+		want = want[:last]
+	}
 	if len(want) != len(got) {
 		return fmt.Sprintf("%d requests were to be forwarded, %d were", len(want), len(got))
 	}
 	for i := range want {
 		if why := differOne(want[i], got[i]); why != "" {
 			return fmt.Sprintf("forwarded request %d: %s", i+1, why)
+		}
+	}
+	return ""
+}
+
+func differMessages(want string, got []talk.Message) string {
+	lines := strings.Split(strings.TrimRight(want, "\n"), "\n")
+	if len(lines) != len(got) {
+		return fmt.Sprintf("%d messages were to be forwarded, %d were", len(lines), len(got))
+	}
+	for i, m := range got {
+		if lines[i] != m.Notation() {
+			return fmt.Sprintf("forwarded message %d: wanted %.200q, got %.200q", i+1, lines[i], m.Notation())
 		}
 	}
 	return ""
@@ -150,6 +173,8 @@ func differOne(want, got []byte) string {
 			return fmt.Sprintf("field %s was not wanted", show(g.fields[i]))
 		case i >= len(g.fields):
 			return fmt.Sprintf("field %s is missing", show(w.fields[i]))
+		case strings.EqualFold(w.fields[i].Name, "Sec-WebSocket-Key") && w.fields[i].Name == g.fields[i].Name:
+			// The proxy makes one for each connection.
 		case w.fields[i] != g.fields[i]:
 			return fmt.Sprintf("field %d: wanted %s, got %s", i+1, show(w.fields[i]), show(g.fields[i]))
 		}

@@ -9,20 +9,39 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"bawn/internal/casetest/talk"
 	"bawn/internal/codes"
 )
 
-// A Verdict is what came of one request, or of a connection without requests.
+// A Verdict is what came of one request, message or question, or of a connection
+// without any.
 type Verdict struct {
-	Verdict string     `json:"verdict"` // allow or deny
+	Verdict string     `json:"verdict"` // allow, deny, nodata, or close of a WebSocket
 	Code    codes.Code `json:"code"`
 	Stage   string     `json:"stage"`
 	Rule    string     `json:"rule"`
+	Status  int        `json:"status,omitempty"` // of a close frame
 	detail  string
 }
 
 // String gives verdict and code as a want line does.
-func (v Verdict) String() string { return strings.TrimSpace(v.Verdict + " " + string(v.Code)) }
+func (v Verdict) String() string {
+	words := []string{v.Verdict}
+	if v.Code != "" {
+		words = append(words, string(v.Code))
+	}
+	if v.Status != 0 {
+		words = append(words, strconv.Itoa(v.Status))
+	}
+	return strings.Join(words, " ")
+}
+
+// meets reports whether v is what a line wants. A message that policy refuses is
+// denied by closing its WebSocket, and may be called either.
+func (v Verdict) meets(w Want) bool {
+	kind := v.Verdict == w.Verdict || v.Verdict == "close" && v.Status == 1008 && w.Verdict == "deny"
+	return kind && (w.Code == "" || w.Code == v.Code) && (w.Status == "" || w.Status == strconv.Itoa(v.Status))
+}
 
 // A Result is what came of a case. Its JSON form is what "policy test -json"
 // prints.
@@ -52,7 +71,7 @@ func (r *Result) compare(wants []Want) {
 	}
 	for i, w := range wants {
 		got := r.Results[i]
-		if got.Verdict == w.Verdict && (w.Code == "" || got.Code == w.Code) {
+		if got.meets(w) {
 			continue
 		}
 		detail := ""
@@ -74,8 +93,8 @@ func (r *Result) said() string {
 }
 
 // shown gives the bytes that went up in the notation of requests; what is not
-// text is quoted.
-func shown(requests [][]byte) string {
+// text is quoted. Messages follow, a line each.
+func shown(requests [][]byte, messages []talk.Message) string {
 	var b strings.Builder
 	for _, raw := range requests {
 		if text := string(raw); utf8.ValidString(text) && !strings.ContainsFunc(text, unreadable) {
@@ -83,6 +102,9 @@ func shown(requests [][]byte) string {
 		} else {
 			b.WriteString(strconv.Quote(text) + "\n")
 		}
+	}
+	for _, m := range messages {
+		b.WriteString(m.Notation() + "\n")
 	}
 	return b.String()
 }

@@ -14,6 +14,7 @@ import (
 
 	"bawn/internal/audit"
 	"bawn/internal/budget"
+	"bawn/internal/casetest/talk"
 	"bawn/internal/codes"
 	"bawn/internal/egress"
 	"bawn/internal/ids"
@@ -96,6 +97,7 @@ func (run *running) do() error {
 	}
 	run.resolver.lines = run.c.DNS
 	run.upstream.answer = run.c.Upstream
+	run.upstream.opens = len(run.c.Messages) > 0
 	run.upstream.opaque = run.opaque()
 	run.upstream.raw = run.c.Arrive == arriveTCP
 	run.upstream.protocols = run.c.upstreamProtocols()
@@ -256,13 +258,31 @@ func (r *recorder) verdicts() []Verdict {
 	defer r.mu.Unlock()
 	list := []Verdict{}
 	for _, d := range r.decisions {
+		if d.Proto == protoWebSocket {
+			continue // a message: what reached the server counts
+		}
 		v := Verdict{Verdict: d.Verdict.String(), Code: d.Code, Stage: d.Stage, Rule: d.Rule, detail: d.Detail}
-		if o, ok := r.outcomes[d.Request]; ok && d.Verdict == verdict.Allow && RefusedLate(o.Code, o.BytesUp) {
+		if o, ok := r.outcomes[d.Request]; ok && d.Verdict == verdict.Allow && RefusedLate(o.Code, o.BytesUp, o.Status) {
 			v = Verdict{Verdict: "deny", Code: o.Code, Stage: stageOf(o.Code), Rule: d.Rule, detail: o.Error}
 		}
 		list = append(list, v)
 	}
 	return list
+}
+
+// protoWebSocket is on the record of each message that a guard has judged.
+const protoWebSocket = "websocket"
+
+// closed is why the proxy closed the WebSocket that the last request opened.
+func (r *recorder) closed() (code codes.Code, rule, detail string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.decisions {
+		if o, ok := r.outcomes[d.Request]; ok && d.Proto != protoWebSocket && o.Status == 101 {
+			code, rule, detail = o.Code, d.Rule, o.Error
+		}
+	}
+	return code, rule, detail
 }
 
 // allowed counts the requests that were let through. read is false when some
@@ -283,11 +303,12 @@ func (r *recorder) allowed() (n int, read bool) {
 	return n, true
 }
 
-// RefusedLate reports whether an outcome with this code and so many octets sent
-// up is that of an allowed request which was refused all the same, and which no
-// server got whole: nothing went up, or what the agent sent was at fault.
-func RefusedLate(code codes.Code, bytesUp int64) bool {
-	if code == "" {
+// RefusedLate reports whether an outcome with this code, so many octets sent up
+// and this status is that of an allowed request which was refused all the same,
+// and which no server got whole: nothing went up, or what the agent sent was at
+// fault. What is wrong with a WebSocket is not wrong with its handshake.
+func RefusedLate(code codes.Code, bytesUp int64, status int) bool {
+	if code == "" || status == 101 {
 		return false
 	}
 	e, _ := codes.Lookup(code)
@@ -310,10 +331,13 @@ func stageOf(code codes.Code) string {
 
 // judge fills in the result and holds it against the case.
 func (run *running) judge(r *Result) {
-	requests, parts, faults, dialled := run.upstream.seen()
+	requests, parts, messages, faults, dialled := run.upstream.seen()
 	asked := run.resolver.names()
-	r.Forwarded = shown(append(requests[:len(requests):len(requests)], parts...))
+	r.Forwarded = shown(append(requests[:len(requests):len(requests)], parts...), messages)
 	r.Results = run.records.verdicts()
+	if run.client.upgraded {
+		r.Results = append(r.Results, run.conversation(messages)...)
+	}
 	if len(r.Results) == 0 && r.OK && run.client.established && run.c.sent() == 0 {
 		// Nothing was asked for inside the connection, and it was let through.
 		r.Results = []Verdict{{Verdict: "allow", Stage: "name"}}
@@ -343,10 +367,22 @@ func (run *running) judge(r *Result) {
 		r.fail("%d requests were allowed, %d were forwarded", allowed, len(requests))
 	}
 	if run.c.Forwarded != nil {
-		if why := differ(run.c.Forwarded, requests); why != "" {
+		if why := differ(run.c.Forwarded, requests, run.c.lastForwarded, messages); why != "" {
 			r.fail("%s", why)
 		}
 	}
+}
+
+// conversation is what came of the messages of a WebSocket: those that reached
+// the server were allowed, and the proxy may have ended it.
+func (run *running) conversation(messages []talk.Message) (list []Verdict) {
+	for range messages {
+		list = append(list, Verdict{Verdict: "allow", Stage: "message"})
+	}
+	if code, rule, detail := run.records.closed(); code != "" {
+		list = append(list, Verdict{Verdict: "close", Code: code, Stage: "message", Rule: rule, Status: run.client.farewell.Status, detail: detail})
+	}
+	return list
 }
 
 // pad gives requests that were never read, since a refusal had ended the
@@ -370,5 +406,8 @@ func (run *running) coherent(r *Result) {
 		if told[i].code != v.Code {
 			r.fail("verdict %d: the record says %q, the agent was told %q", i+1, v.Code, told[i].code)
 		}
+	}
+	if code, _, _ := run.records.closed(); code != "" && run.client.farewell.Reason != string(code) {
+		r.fail("the record says that the WebSocket was closed for %q, the agent was told %q", code, run.client.farewell.Reason)
 	}
 }

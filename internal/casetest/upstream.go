@@ -27,6 +27,7 @@ import (
 // what reaches it, and answers each request with the response of the case.
 type pretendUpstream struct {
 	answer    []byte   // response to each request
+	opens     bool     // a handshake without an answer of the case gets a 101
 	opaque    bool     // keep bytes; they are no HTTP
 	raw       bool     // not even TLS is ended, and answer is what the server says first
 	protocols []string // that it agrees on, in the order of its preference
@@ -34,9 +35,10 @@ type pretendUpstream struct {
 
 	mu       sync.Mutex
 	open     sync.WaitGroup
-	requests [][]byte // what was forwarded: requests, or for opaque all bytes of a connection
-	parts    [][]byte // requests that broke off
-	faults   []string // what a strict reader would not take
+	requests [][]byte       // what was forwarded: requests, or for opaque all bytes of a connection
+	parts    [][]byte       // requests that broke off
+	messages []talk.Message // that came whole on WebSockets
+	faults   []string       // what a strict reader would not take
 	dialled  []netip.AddrPort
 }
 
@@ -140,11 +142,60 @@ func (u *pretendUpstream) http(c io.Reader, w io.Writer) {
 			}
 			return
 		}
+		key, opens := talk.IsUpgrade(raw)
+		if opens {
+			raw = hideKey(raw)
+		}
 		u.keep(raw)
+		if opens && u.switches() {
+			u.webSocket(r, w, key)
+			return
+		}
 		if !u.respond(w, method) {
 			return
 		}
 	}
+}
+
+// defaultSwitch is what the pretend upstream of a case with messages answers to
+// a handshake.
+const defaultSwitch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+
+// switches reports whether the answer of the case is a change of protocol.
+func (u *pretendUpstream) switches() bool {
+	return u.opens && u.answer == nil || bytes.HasPrefix(u.answer, []byte("HTTP/1.1 101"))
+}
+
+// webSocket answers a handshake and keeps the messages that come.
+func (u *pretendUpstream) webSocket(r *bufio.Reader, w io.Writer, key string) {
+	answer := u.answer
+	if answer == nil {
+		answer = []byte(defaultSwitch)
+	}
+	head, deflate := talk.Switch(answer, key)
+	if _, err := w.Write(head); err != nil {
+		return
+	}
+	talk.ServeWebSocket(r, w, deflate, talk.WebSocketServer{
+		Keep: func(m talk.Message) {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.messages = append(u.messages, m)
+		},
+		Fault: func(what string) { u.fault("%s", what) },
+	})
+}
+
+// hideKey puts a star in the place of the key of a handshake, which the proxy
+// makes anew each time.
+func hideKey(raw []byte) []byte {
+	lines := bytes.Split(raw, []byte("\r\n"))
+	for i, line := range lines {
+		if name, _, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(name, []byte("Sec-WebSocket-Key")) {
+			lines[i] = append(bytes.Clone(name), ": *"...)
+		}
+	}
+	return bytes.Join(lines, []byte("\r\n"))
 }
 
 // respond writes the response of the case, and reports whether the connection
@@ -232,9 +283,9 @@ func (u *pretendUpstream) fault(format string, args ...any) {
 }
 
 // seen returns what reached the upstream, once all connections have ended.
-func (u *pretendUpstream) seen() (requests, parts [][]byte, faults []string, dialled int) {
+func (u *pretendUpstream) seen() (requests, parts [][]byte, messages []talk.Message, faults []string, dialled int) {
 	u.open.Wait()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.requests, u.parts, u.faults, len(u.dialled)
+	return u.requests, u.parts, u.messages, u.faults, len(u.dialled)
 }

@@ -243,7 +243,7 @@ func verdicts(records []operator.Record) (list []string, open bool) {
 		if r.Verdict == "allow" && !ended {
 			open = true
 		}
-		if r.Verdict == "allow" && casetest.RefusedLate(codes.Code(o.Code), o.BytesUp) {
+		if r.Verdict == "allow" && casetest.RefusedLate(codes.Code(o.Code), o.BytesUp, o.Status) {
 			r.Verdict, r.Code = "deny", o.Code
 		}
 		list = append(list, strings.TrimSpace(r.Verdict+" "+r.Code))
