@@ -151,7 +151,10 @@ func (c *Case) malformed(section, why string) error {
 func (c *Case) complete() error {
 	refused := len(c.Want) == 1 && c.Want[0].Code == codes.PolicyInvalid
 	switch {
-	case refused || len(c.Unsupported) > 0:
+	case refused:
+	case len(c.Messages) > 0 && (c.Messages[0].After == 0 || c.Arrive == arriveTCP || c.speaksH2()):
+		return c.malformed("messages", "a request that opens a WebSocket has to come first")
+	case len(c.Unsupported) > 0:
 	case c.Arrive == arriveConnect && c.Authority == "" && c.ConnectRaw == nil:
 		return c.malformed("connect", "missing: arrive connect needs the authority")
 	case c.Arrive == arriveConnect && c.Dst != "", c.Arrive == arriveAbsolute && (c.Dst != "" || c.SNI != nil):
@@ -160,8 +163,6 @@ func (c *Case) complete() error {
 		return c.malformed("request", "missing: arrive absolute needs one")
 	case c.Arrive == arriveDNS:
 		return c.completeDNS()
-	case len(c.Messages) > 0 && (c.Messages[0].After == 0 || c.Arrive == arriveTCP || c.speaksH2()):
-		return c.malformed("messages", "a request that opens a WebSocket has to come first")
 	case len(c.Queries) > 0:
 		return c.malformed("query", "only arrive dns has queries")
 	case (c.Arrive == arriveTransparent || c.Arrive == arriveTCP) && c.Dst == "":

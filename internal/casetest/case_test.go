@@ -24,6 +24,12 @@ const tunnel = web + "-- connect --\nok.example:443\n"
 
 const asks = web + "-- arrive --\ndns\n-- query --\n"
 
+const socket = "-- policy.yaml --\nversion: 1\nprofiles:\n  web: {rules: [{host: ok.example, websocket: true}]}\nagents:\n  dev: {profile: web}\n-- connect --\nok.example:443\n" +
+	"-- request --\nGET / HTTP/1.1\nHost: ok.example\nConnection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n" +
+	"-- upstream --\nHTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: websocket\n"
+
+const socketUp = "GET / HTTP/1.1\nHost: ok.example\nConnection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: *\n"
+
 const get = "-- request --\nGET / HTTP/1.1\nHost: ok.example\n"
 
 // TestMalformed: what is not the format is an error, never a pass.
@@ -51,6 +57,8 @@ func TestMalformed(t *testing.T) {
 		"an address that is none":     {tunnel + "-- dns --\nok.example 1.2.3\n-- want --\nallow\n", "is none of NAME ADDRESS"},
 		"an unknown key of state":     {tunnel + "-- state --\nclock: 1\n-- want --\nallow\n", `unknown key "clock"`},
 		"a time that is none":         {tunnel + "-- state --\ntime: today\n-- want --\nallow\n", "section state: time"},
+		"messages before a request":   {tunnel + "-- messages --\n{}\n-- want --\nallow\n", "has to come first"},
+		"messages over h2":            {tunnel + "alpn=h2\n-- request --\n:method: GET\n-- messages --\n{}\n-- want --\nallow\n", "has to come first"},
 		"a message that is no JSON":   {tunnel + "-- messages --\n{\n-- want --\nallow\n", "is no JSON value"},
 		"a query without a type":      {asks + "ok.example\n-- want --\nallow\n", "is not NAME TYPE"},
 		"a query of no type":          {asks + "ok.example ADDRESS\n-- want --\nallow\n", "is no type of record"},
@@ -97,10 +105,15 @@ func TestFails(t *testing.T) {
 		"an answer without data":        {asks + "ok.example AAAA\n-- want --\nallow\n", "wanted allow, got nodata"},
 		"an answer with data":           {asks + "ok.example A\n-- want --\nnodata\n", "wanted nodata, got allow"},
 		"a name that is refused":        {asks + "no.example A\n-- want --\nnodata\n", "wanted nodata, got deny dns_name_not_allowed"},
-		"messages":                      {tunnel + get + "-- messages --\n{}\n-- want --\nallow\n", "not yet supported: section messages"},
+		"messages without a WebSocket":  {tunnel + get + "-- messages --\n{}\n-- want --\nallow\nallow\n", "2 verdicts were wanted, 1 were given"},
+		"another message":               {socket + "-- messages --\n{\"a\":1}\n-- forwarded --\n" + socketUp + "-- forwarded --\n{\"a\":2}\n-- want --\nallow\nallow\n", "forwarded message 1: wanted"},
+		"a message too many":            {socket + "-- messages --\n{}\n{}\n-- forwarded --\n" + socketUp + "-- forwarded --\n{}\n-- want --\nallow\nallow\nallow\n", "1 messages were to be forwarded, 2 were"},
+		"no messages":                   {socket + "-- messages --\n{}\n-- want --\nallow\n", "1 verdicts were wanted, 2 were given"},
+		"another status of a close":     {socket + "-- request.raw --\n\"\\x83\\x80\\x00\\x00\\x00\\x00\"\n-- want --\nallow\nclose 1008\n", "wanted close 1008, got close websocket_protocol_error 1002"},
+		"a broken rule is no denial":    {socket + "-- request.raw --\n\"\\x83\\x80\\x00\\x00\\x00\\x00\"\n-- want --\nallow\ndeny\n", "wanted deny, got close websocket_protocol_error 1002"},
 		"h2":                            {tunnel + "alpn=h2\n-- request --\n:method: GET\n-- want --\nallow\n", "not yet supported: alpn=h2"},
 		"state of a guard":              {tunnel + get + "-- state --\npins: {openai: x}\n-- want --\nallow\n", "not yet supported: state pins"},
-		"not supported, and want deny":  {tunnel + get + "-- messages --\n{}\n-- want --\ndeny policy_invalid\n", "not yet supported"},
+		"not supported, and want deny":  {tunnel + get + "-- state --\npins: {}\n-- want --\ndeny policy_invalid\n", "not yet supported"},
 		"approval":                      {tunnel + get + "-- want --\nask\n", "wanted ask, got allow"},
 		"a close":                       {tunnel + get + "-- want --\nclose 1008\n", "wanted close 1008, got allow"},
 		"a destination of neither form": {web + "-- arrive --\ntransparent\n-- connect --\ndst=nonsense\n-- want --\ndeny\n", "neither ADDRESS:PORT nor NAME:PORT"},

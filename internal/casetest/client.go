@@ -27,6 +27,7 @@ import (
 type client struct {
 	established bool // the connection was let through, as far as one can see before a request
 	told        []answer
+	answered    int  // streams that came to an end
 	upgraded    bool // a WebSocket was opened
 	farewell    talk.Farewell
 }
@@ -136,6 +137,7 @@ func hearFirst(r io.Reader, want []byte) error {
 // h2 speaks HTTP/2.
 func (cl *client) h2(run *running, c halfCloser) error {
 	report := talk.H2(c, run.c.H2, func(r talk.Report) bool { return run.records.count() >= len(r.Answers) }, run.records.news())
+	cl.answered = report.Answered()
 	for _, a := range report.Answers {
 		cl.told = append(cl.told, answer{code: codes.Code(a.Code), none: a.Status == ""})
 	}

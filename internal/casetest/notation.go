@@ -31,17 +31,10 @@ func message(s string) []byte {
 // responses is message for what a server answers: interim responses may come
 // before the final one.
 func responses(s string) []byte {
-	if first, rest, _ := strings.Cut(s, "\n\n"); interim(first) && strings.HasPrefix(rest, "HTTP/") {
+	if first, rest, _ := strings.Cut(s, "\n\n"); talk.Interim(first) && strings.HasPrefix(rest, "HTTP/") {
 		return append(message(first), responses(rest)...)
 	}
 	return message(s)
-}
-
-// interim reports whether a head is that of an interim response, behind which
-// another follows.
-func interim(head string) bool {
-	_, status, _ := strings.Cut(head, " ")
-	return strings.HasPrefix(head, "HTTP/") && strings.HasPrefix(status, "1") && !strings.HasPrefix(status, "101")
 }
 
 // h2Request reads a request of HTTP/2: a head of lines NAME: VALUE, pseudo-header

@@ -53,6 +53,7 @@ type Result struct {
 	Wanted    []string  `json:"wanted"`
 	OK        bool      `json:"ok"`
 	Why       string    `json:"why"` // why it is not OK; empty when it is
+	Answered  int       `json:"-"`   // streams of HTTP/2 that came to an end
 }
 
 // fail makes r a failure and keeps the first reason.

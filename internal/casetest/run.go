@@ -61,6 +61,7 @@ func Run(c *Case, env *Env) Result {
 		r.fail("%v", err)
 	}
 	run.judge(&r)
+	r.Answered = run.client.answered
 	return r
 }
 
@@ -100,7 +101,7 @@ func (run *running) do() error {
 	run.upstream.opens = len(run.c.Messages) > 0
 	run.upstream.opaque = run.opaque()
 	run.upstream.raw = run.c.Arrive == arriveTCP
-	run.upstream.protocols = run.c.upstreamProtocols()
+	run.upstream.protocols = run.c.UpstreamProtocols()
 	run.upstream.mint = run.env.upstreamCertificate
 
 	arrival := netplan.Explicit
@@ -258,7 +259,7 @@ func (r *recorder) verdicts() []Verdict {
 	defer r.mu.Unlock()
 	list := []Verdict{}
 	for _, d := range r.decisions {
-		if d.Proto == protoWebSocket {
+		if d.Message > 0 {
 			continue // a message: what reached the server counts
 		}
 		v := Verdict{Verdict: d.Verdict.String(), Code: d.Code, Stage: d.Stage, Rule: d.Rule, detail: d.Detail}
@@ -270,19 +271,30 @@ func (r *recorder) verdicts() []Verdict {
 	return list
 }
 
-// protoWebSocket is on the record of each message that a guard has judged.
-const protoWebSocket = "websocket"
+// A webSocket is what the record says of the one that a case opened.
+type webSocket struct {
+	rule    string
+	outcome audit.Outcome
+	judged  int // messages that a guard let through
+	refused int
+}
 
-// closed is why the proxy closed the WebSocket that the last request opened.
-func (r *recorder) closed() (code codes.Code, rule, detail string) {
+// webSocket finds it; ok is false when there is none.
+func (r *recorder) webSocket() (ws webSocket, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range r.decisions {
-		if o, ok := r.outcomes[d.Request]; ok && d.Proto != protoWebSocket && o.Status == 101 {
-			code, rule, detail = o.Code, d.Rule, o.Error
+		o, ended := r.outcomes[d.Request]
+		switch {
+		case d.Message > 0 && d.Verdict == verdict.Allow:
+			ws.judged++
+		case d.Message > 0:
+			ws.refused++
+		case ended && o.Status == 101:
+			ws.rule, ws.outcome, ok = d.Rule, o, true
 		}
 	}
-	return code, rule, detail
+	return ws, ok
 }
 
 // allowed counts the requests that were let through. read is false when some
@@ -336,7 +348,7 @@ func (run *running) judge(r *Result) {
 	r.Forwarded = shown(append(requests[:len(requests):len(requests)], parts...), messages)
 	r.Results = run.records.verdicts()
 	if run.client.upgraded {
-		r.Results = append(r.Results, run.conversation(messages)...)
+		run.conversation(r, messages)
 	}
 	if len(r.Results) == 0 && r.OK && run.client.established && run.c.sent() == 0 {
 		// Nothing was asked for inside the connection, and it was let through.
@@ -374,15 +386,29 @@ func (run *running) judge(r *Result) {
 }
 
 // conversation is what came of the messages of a WebSocket: those that reached
-// the server were allowed, and the proxy may have ended it.
-func (run *running) conversation(messages []talk.Message) (list []Verdict) {
+// the server were allowed, and the proxy may have ended it. All who saw it have to
+// agree.
+func (run *running) conversation(r *Result, messages []talk.Message) {
+	ws, ok := run.records.webSocket()
+	if !ok {
+		r.fail("a WebSocket was opened, and its outcome is not on record")
+		return
+	}
 	for range messages {
-		list = append(list, Verdict{Verdict: "allow", Stage: "message"})
+		r.Results = append(r.Results, Verdict{Verdict: "allow", Stage: "message", Rule: ws.rule})
 	}
-	if code, rule, detail := run.records.closed(); code != "" {
-		list = append(list, Verdict{Verdict: "close", Code: code, Stage: "message", Rule: rule, Status: run.client.farewell.Status, detail: detail})
+	o := ws.outcome
+	if o.Code != "" {
+		r.Results = append(r.Results, Verdict{
+			Verdict: "close", Code: o.Code, Stage: "message", Rule: ws.rule, Status: run.client.farewell.Status, detail: o.Error,
+		})
+		if said := run.client.farewell; said.Reason != string(o.Code) || said.Status != o.Close {
+			r.fail("the record says %d %q of the end of the WebSocket, the agent was told %d %q", o.Close, o.Code, said.Status, said.Reason)
+		}
 	}
-	return list
+	if n := ws.judged + ws.refused; o.MessagesUp != int64(len(messages)) || n > 0 && ws.judged != len(messages) {
+		r.fail("%d messages reached the server, the record says %d, of which %d were judged", len(messages), o.MessagesUp, ws.judged)
+	}
 }
 
 // pad gives requests that were never read, since a refusal had ended the
@@ -406,8 +432,5 @@ func (run *running) coherent(r *Result) {
 		if told[i].code != v.Code {
 			r.fail("verdict %d: the record says %q, the agent was told %q", i+1, v.Code, told[i].code)
 		}
-	}
-	if code, _, _ := run.records.closed(); code != "" && run.client.farewell.Reason != string(code) {
-		r.fail("the record says that the WebSocket was closed for %q, the agent was told %q", code, run.client.farewell.Reason)
 	}
 }

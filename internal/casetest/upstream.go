@@ -91,10 +91,10 @@ func (u *pretendUpstream) serve(c net.Conn) {
 	u.http(secure, secure)
 }
 
-// upstreamProtocols says which protocols the pretend upstream speaks over TLS:
+// UpstreamProtocols says which protocols the pretend upstream speaks over TLS:
 // what its section says in the status line, and without one what the client of
 // the case speaks.
-func (c *Case) upstreamProtocols() []string {
+func (c *Case) UpstreamProtocols() []string {
 	switch {
 	case bytes.HasPrefix(c.Upstream, []byte("HTTP/2")), c.Upstream == nil && c.speaksH2():
 		return []string{"h2", "http/1.1"}
@@ -144,7 +144,7 @@ func (u *pretendUpstream) http(c io.Reader, w io.Writer) {
 		}
 		key, opens := talk.IsUpgrade(raw)
 		if opens {
-			raw = hideKey(raw)
+			raw = HideKey(raw)
 		}
 		u.keep(raw)
 		if opens && u.switches() {
@@ -157,23 +157,21 @@ func (u *pretendUpstream) http(c io.Reader, w io.Writer) {
 	}
 }
 
-// defaultSwitch is what the pretend upstream of a case with messages answers to
-// a handshake.
-const defaultSwitch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
-
 // switches reports whether the answer of the case is a change of protocol.
 func (u *pretendUpstream) switches() bool {
-	return u.opens && u.answer == nil || bytes.HasPrefix(u.answer, []byte("HTTP/1.1 101"))
+	_, final := talk.SplitAnswer(u.answer)
+	return u.opens && u.answer == nil || bytes.HasPrefix(final, []byte("HTTP/1.1 101"))
 }
 
 // webSocket answers a handshake and keeps the messages that come.
 func (u *pretendUpstream) webSocket(r *bufio.Reader, w io.Writer, key string) {
 	answer := u.answer
 	if answer == nil {
-		answer = []byte(defaultSwitch)
+		answer = []byte(talk.DefaultSwitch)
 	}
-	head, deflate := talk.Switch(answer, key)
-	if _, err := w.Write(head); err != nil {
+	first, final := talk.SplitAnswer(answer)
+	head, deflate := talk.Switch(final, key)
+	if _, err := w.Write(append(bytes.Clone(first), head...)); err != nil {
 		return
 	}
 	talk.ServeWebSocket(r, w, deflate, talk.WebSocketServer{
@@ -186,9 +184,9 @@ func (u *pretendUpstream) webSocket(r *bufio.Reader, w io.Writer, key string) {
 	})
 }
 
-// hideKey puts a star in the place of the key of a handshake, which the proxy
+// HideKey puts a star in the place of the key of a handshake, which the proxy
 // makes anew each time.
-func hideKey(raw []byte) []byte {
+func HideKey(raw []byte) []byte {
 	lines := bytes.Split(raw, []byte("\r\n"))
 	for i, line := range lines {
 		if name, _, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(name, []byte("Sec-WebSocket-Key")) {
@@ -205,41 +203,17 @@ func (u *pretendUpstream) respond(w io.Writer, method string) bool {
 	if answer == nil {
 		answer = []byte(defaultAnswer)
 	}
-	answer = asHTTP1(answer)
-	final := answer
-	for interim(string(final)) {
-		_, final, _ = bytes.Cut(final, []byte("\r\n\r\n"))
-	}
-	interim := answer[:len(answer)-len(final)]
+	first, final := talk.SplitAnswer(talk.AsHTTP1(answer))
 	head, body, _ := bytes.Cut(final, []byte("\r\n\r\n"))
 	if method == "HEAD" {
 		body = nil
 	}
-	text := slices.Concat(interim, head, []byte("\r\n\r\n"), body)
+	text := slices.Concat(first, head, []byte("\r\n\r\n"), body)
 	if _, err := w.Write(text); err != nil {
 		return false
 	}
 	lower := strings.ToLower(string(head))
 	return strings.Contains(lower, "\r\ncontent-length:") || strings.Contains(lower, "\r\ntransfer-encoding:") || strings.Contains(lower, " 204 ")
-}
-
-// asHTTP1 gives the response of an HTTP/2 server to a proxy that asked it in
-// HTTP/1.1.
-func asHTTP1(answer []byte) []byte {
-	rest, isTwo := bytes.CutPrefix(answer, []byte("HTTP/2 "))
-	if !isTwo {
-		return answer
-	}
-	status, after, _ := bytes.Cut(rest, []byte("\r\n"))
-	if len(bytes.Fields(status)) == 1 {
-		status = append(bytes.Clone(status), ' ') // a reason may be empty, the blank before it not left out
-	}
-	answer = slices.Concat([]byte("HTTP/1.1 "), status, []byte("\r\n"), after)
-	if interim(string(answer)) {
-		head, next, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
-		answer = slices.Concat(head, []byte("\r\n\r\n"), asHTTP1(next))
-	}
-	return answer
 }
 
 // readMessage reads one request with its body.

@@ -4,8 +4,10 @@
 package e2e_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"bawn/internal/casetest"
+	"bawn/internal/casetest/talk"
 	"bawn/internal/codes"
 	"bawn/internal/names"
 	"bawn/internal/policy"
@@ -121,7 +124,11 @@ func (l *liveCases) run(t *testing.T, c *casetest.Case, data []byte) {
 		l.policy = c.Policy
 	}
 	zone := zoneOf(t, data)
-	if err := l.h.w.Upstream.Pretend(world.Pretence{Answer: c.Upstream, Opaque: c.Arrive == "tcp", Zone: zone}); err != nil {
+	pretence := world.Pretence{
+		Answer: c.Upstream, Opaque: c.Arrive == "tcp", Zone: zone,
+		Opens: len(c.Messages) > 0, H2: slices.Contains(c.UpstreamProtocols(), "h2"),
+	}
+	if err := l.h.w.Upstream.Pretend(pretence); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.h.w.Upstream.Forget(); err != nil {
@@ -136,12 +143,12 @@ func (l *liveCases) run(t *testing.T, c *casetest.Case, data []byte) {
 		t.Fatal(err)
 	}
 	l.asked = len(queries)
-	a := l.sessions[want.Agent].do(t, jobOf(c, p.Agent(want.Agent)))
+	a := l.sessions[want.Agent].do(t, jobOf(c, p.Agent(want.Agent), want.Answered))
 	if c.Arrive == "dns" {
 		l.compareDNS(t, want, seen, a)
 		return
 	}
-	l.compare(t, want, seen, a)
+	l.compare(t, c, want, seen, a)
 }
 
 // compareDNS holds the journal and the resolver's answers against what policy
@@ -181,7 +188,7 @@ func (l *liveCases) records(t *testing.T) []operator.Record {
 
 // compare waits for the outcomes of what was allowed, and holds what the
 // journal and the servers have against what policy test says.
-func (l *liveCases) compare(t *testing.T, want casetest.Result, seen int, a answer) {
+func (l *liveCases) compare(t *testing.T, c *casetest.Case, want casetest.Result, seen int, a answer) {
 	t.Helper()
 	var got []string
 	open := true
@@ -211,7 +218,7 @@ func (l *liveCases) compare(t *testing.T, want casetest.Result, seen int, a answ
 	}
 	var up bytes.Buffer
 	for _, s := range streams {
-		up.Write(s.Bytes)
+		up.Write(readBack(t, c, s.Bytes))
 	}
 	if !sameBytes(want.Forwarded, up.String()) {
 		t.Errorf("live forwarded:\n%q\npolicy test:\n%q", up.String(), want.Forwarded)
@@ -229,7 +236,7 @@ func verdicts(records []operator.Record) (list []string, open bool) {
 		}
 	}
 	for _, r := range records {
-		if r.Kind != "decision" {
+		if r.Kind != "decision" || r.Message > 0 { // of messages, what reached the server counts
 			continue
 		}
 		if r.Proto == "dns" {
@@ -247,6 +254,15 @@ func verdicts(records []operator.Record) (list []string, open bool) {
 			r.Verdict, r.Code = "deny", o.Code
 		}
 		list = append(list, strings.TrimSpace(r.Verdict+" "+r.Code))
+		if o.Status != 101 {
+			continue
+		}
+		for range o.MessagesUp {
+			list = append(list, "allow")
+		}
+		if o.Code != "" {
+			list = append(list, fmt.Sprintf("close %s %d", o.Code, o.Close))
+		}
 	}
 	return list, open
 }
@@ -283,9 +299,54 @@ func zoneOf(t *testing.T, data []byte) map[string][]world.Answer {
 	return zone
 }
 
-// jobOf is what the client of a case sends.
-func jobOf(c *casetest.Case, agent *policy.Agent) job {
-	j := job{Send: bytes.Join(c.Streams, nil), ALPN: c.ALPN}
+// readBack gives what a server got in the form in which policy test keeps it:
+// what is more than the bytes of HTTP/1.1 is read from them.
+func readBack(t *testing.T, c *casetest.Case, raw []byte) []byte {
+	var out bytes.Buffer
+	if bytes.HasPrefix(raw, []byte("PRI * HTTP/2.0\r\n")) {
+		keep := func(raw []byte) { out.Write(raw) }
+		talk.ServeH2(bytes.NewReader(raw), io.Discard, talk.Server{Keep: keep, Part: keep, Fault: func(what string) { t.Error(what) }})
+		return out.Bytes()
+	}
+	for rest := raw; ; {
+		head, after, ok := bytes.Cut(rest, []byte("\r\n\r\n"))
+		if !ok {
+			return append(out.Bytes(), rest...)
+		}
+		head = append(head[:len(head):len(head)], "\r\n\r\n"...)
+		key, opens := talk.IsUpgrade(head)
+		if opens {
+			head = casetest.HideKey(head)
+		}
+		_, final := talk.SplitAnswer(c.Upstream)
+		if !opens || c.Upstream != nil && !bytes.HasPrefix(final, []byte("HTTP/1.1 101")) {
+			out.Write(head)
+			rest = after
+			continue
+		}
+		if c.Upstream == nil {
+			final = []byte(talk.DefaultSwitch)
+		}
+		_, deflate := talk.Switch(final, key)
+		out.Write(head)
+		talk.ServeWebSocket(bufio.NewReader(bytes.NewReader(after)), io.Discard, deflate, talk.WebSocketServer{
+			Keep:  func(m talk.Message) { out.WriteString(m.Notation() + "\n") },
+			Fault: func(what string) { t.Error(what) },
+		})
+		return out.Bytes()
+	}
+}
+
+// jobOf is what the client of a case sends; so many streams will be answered.
+func jobOf(c *casetest.Case, agent *policy.Agent, answered int) job {
+	j := job{Send: bytes.Join(c.Streams, nil), ALPN: c.ALPN, H2: c.H2, Answers: answered}
+	for i, s := range c.Streams {
+		if _, ok := talk.IsUpgrade(s); ok && c.Arrive != "tcp" {
+			j.Send, j.Rest = bytes.Join(c.Streams[:i+1], nil), bytes.Join(c.Streams[i+1:], nil)
+			j.Responses, j.Frames = i+1, c.Frames(i)
+			break
+		}
+	}
 	authority := c.Authority
 	switch c.Arrive {
 	case "connect":

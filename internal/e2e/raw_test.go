@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bawn/internal/casetest/talk"
 )
 
 // A job is one connection that an agent makes, byte by byte; see
@@ -24,6 +26,13 @@ type job struct {
 	First   []byte // what the server says before anything is sent
 	Send    []byte
 
+	H2      []talk.Request // instead of Send
+	Answers int            // streams of HTTP/2 that will be answered
+
+	Responses int          // before Frames: to what was sent, the last of them to a handshake
+	Frames    []talk.Frame // after the handshake
+	Rest      []byte       // instead, where it opened nothing
+
 	Queries  [][]byte // instead of all that: messages to the resolver, over UDP
 	Segments [][]byte // and the bytes of connections to it
 }
@@ -33,6 +42,8 @@ type answer struct {
 	Connect []byte
 	Got     []byte
 	Replies [][]byte // of the resolver
+	Report  talk.Report
+	Bye     talk.Farewell
 	Error   string
 	Issuer  string
 }

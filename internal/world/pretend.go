@@ -16,6 +16,8 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+
+	"bawn/internal/casetest/talk"
 )
 
 // PretendAddr is what every name leads to in a world that pretends, but for
@@ -28,6 +30,8 @@ const PretendAddr = "93.184.215.14"
 // under the one before.
 type Pretence struct {
 	Answer []byte              // exact bytes; empty: 200 without a body
+	Opens  bool                // a WebSocket handshake gets a 101 when there is no Answer
+	H2     bool                // HTTP/2 is spoken to whoever offers it
 	Opaque bool                // neither TLS nor HTTP: Answer is said first, and what comes is kept
 	Zone   map[string][]Answer // the resolver's table; all other names lead to PretendAddr
 }
@@ -92,7 +96,6 @@ func (i *Internet) catchAll() error {
 	}
 	conf := &tls.Config{
 		GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return i.root.leaf(h.ServerName) },
-		NextProtos:     []string{"http/1.1"},
 	}
 	go func() {
 		for {
@@ -137,14 +140,26 @@ func (p *pretender) serve(rec *recorder, c net.Conn, conf *tls.Config) {
 	}
 	var plain net.Conn = peeked
 	sni := ""
+	speaksH2 := false
 	if first[0] == 0x16 {
+		conf = conf.Clone()
+		conf.NextProtos = []string{"http/1.1"}
+		if now.H2 {
+			conf.NextProtos = []string{"h2", "http/1.1"}
+		}
 		t := tls.Server(plain, conf)
 		if t.Handshake() != nil {
 			return
 		}
 		plain, sni = t, t.ConnectionState().ServerName
+		speaksH2 = t.ConnectionState().NegotiatedProtocol == "h2"
 	}
 	tee := &teeConn{plain, rec.splitter(c.LocalAddr().String(), c.RemoteAddr().String(), sni)}
+	if speaksH2 {
+		ignore := func([]byte) {}
+		talk.ServeH2(tee, tee, talk.Server{Answer: now.Answer, Keep: ignore, Part: ignore, Fault: func(string) {}})
+		return
+	}
 	now.answerAll(tee)
 }
 
@@ -154,12 +169,8 @@ func (p Pretence) answerAll(c net.Conn) {
 	if len(answer) == 0 {
 		answer = []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	}
-	final := answer
-	for bytes.HasPrefix(final, []byte("HTTP/1.1 1")) && !bytes.HasPrefix(final, []byte("HTTP/1.1 101")) {
-		_, final, _ = bytes.Cut(final, []byte("\r\n\r\n"))
-	}
+	interim, final := talk.SplitAnswer(talk.AsHTTP1(answer))
 	head, body, _ := bytes.Cut(final, []byte("\r\n\r\n"))
-	interim := answer[:len(answer)-len(final)]
 	lower := strings.ToLower(string(head))
 	framed := strings.Contains(lower, "\r\ncontent-length:") || strings.Contains(lower, "\r\ntransfer-encoding:") || strings.Contains(lower, " 204 ")
 	for r := bufio.NewReader(c); ; {
@@ -170,6 +181,10 @@ func (p Pretence) answerAll(c net.Conn) {
 		if _, err := io.Copy(io.Discard, req.Body); err != nil {
 			return
 		}
+		if key := req.Header.Get("Sec-Websocket-Key"); key != "" && p.switches(final) {
+			p.webSocket(r, c, interim, final, key)
+			return
+		}
 		text := append(append(bytes.Clone(interim), head...), "\r\n\r\n"...)
 		if req.Method != http.MethodHead {
 			text = append(text, body...)
@@ -178,4 +193,21 @@ func (p Pretence) answerAll(c net.Conn) {
 			return
 		}
 	}
+}
+
+// switches reports whether a handshake is answered by a change of protocol.
+func (p Pretence) switches(final []byte) bool {
+	return p.Opens && len(p.Answer) == 0 || bytes.HasPrefix(final, []byte("HTTP/1.1 101"))
+}
+
+// webSocket answers a handshake and reads frames, which the recorder keeps.
+func (p Pretence) webSocket(r *bufio.Reader, c net.Conn, interim, final []byte, key string) {
+	if len(p.Answer) == 0 {
+		final = []byte(talk.DefaultSwitch)
+	}
+	head, deflate := talk.Switch(final, key)
+	if _, err := c.Write(append(bytes.Clone(interim), head...)); err != nil {
+		return
+	}
+	talk.ServeWebSocket(r, c, deflate, talk.WebSocketServer{Keep: func(talk.Message) {}, Fault: func(string) {}})
 }

@@ -16,32 +16,35 @@ import (
 // A Record is one line of a journal, with the fields that tests look at. It is
 // read from the files, not from Bawn: a record counts once it is written.
 type Record struct {
-	Kind     string `json:"kind"`
-	Seq      uint64 `json:"seq"`
-	Request  string `json:"request"`
-	Slot     int    `json:"slot"`
-	Gen      string `json:"gen"`
-	Session  string `json:"session"`
-	Agent    string `json:"agent"`
-	User     string `json:"user"`
-	Revision uint64 `json:"revision"`
-	Plane    string `json:"plane"`
-	Arrival  string `json:"arrival"`
-	Proto    string `json:"proto"`
-	Method   string `json:"method"`
-	Asked    string `json:"asked"`
-	Host     string `json:"host"`
-	Port     uint16 `json:"port"`
-	Path     string `json:"path"`
-	Verdict  string `json:"verdict"`
-	Code     string `json:"code"`
-	Rule     string `json:"rule"`
-	Status   int    `json:"status"`
-	BytesUp  int64  `json:"bytes_up"`
-	Upstream string `json:"upstream"`
-	Cut      string `json:"cut"`
-	Error    string `json:"error"`
-	Detail   string `json:"detail"`
+	Kind       string `json:"kind"`
+	Seq        uint64 `json:"seq"`
+	Request    string `json:"request"`
+	Slot       int    `json:"slot"`
+	Gen        string `json:"gen"`
+	Session    string `json:"session"`
+	Agent      string `json:"agent"`
+	User       string `json:"user"`
+	Revision   uint64 `json:"revision"`
+	Plane      string `json:"plane"`
+	Arrival    string `json:"arrival"`
+	Proto      string `json:"proto"`
+	Method     string `json:"method"`
+	Asked      string `json:"asked"`
+	Host       string `json:"host"`
+	Port       uint16 `json:"port"`
+	Path       string `json:"path"`
+	Verdict    string `json:"verdict"`
+	Code       string `json:"code"`
+	Rule       string `json:"rule"`
+	Status     int    `json:"status"`
+	BytesUp    int64  `json:"bytes_up"`
+	Message    int64  `json:"message"`
+	MessagesUp int64  `json:"messages_up"`
+	Close      int    `json:"close"`
+	Upstream   string `json:"upstream"`
+	Cut        string `json:"cut"`
+	Error      string `json:"error"`
+	Detail     string `json:"detail"`
 }
 
 // Records reads the proxy's journal files, oldest first. A last line that is

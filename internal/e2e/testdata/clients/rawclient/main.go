@@ -21,6 +21,9 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"bawn/internal/casetest/talk"
+	"bawn/internal/httpwire"
 )
 
 type job struct {
@@ -31,6 +34,13 @@ type job struct {
 	First   []byte   // what the server says before anything is sent
 	Send    []byte
 
+	H2      []talk.Request // instead of Send
+	Answers int            // streams of HTTP/2 that will be answered
+
+	Responses int          // before Frames: to what was sent, the last of them to a handshake
+	Frames    []talk.Frame // after the handshake
+	Rest      []byte       // instead, where it opened nothing
+
 	Queries  [][]byte // instead of all that: messages to the resolver, over UDP
 	Segments [][]byte // and the bytes of connections to it
 }
@@ -39,6 +49,8 @@ type answer struct {
 	Connect []byte   // what the proxy said to CONNECT
 	Got     []byte   // what came back, to the end of the connection
 	Replies [][]byte // of the resolver
+	Report  talk.Report
+	Bye     talk.Farewell
 	Error   string
 	Issuer  string // of the certificate that was shown
 }
@@ -118,6 +130,13 @@ func (a *answer) do(j job) error {
 			return fmt.Errorf("the server's first words are %q: %v", got[:n], err)
 		}
 	}
+	if j.H2 != nil {
+		a.Report = talk.H2(s, j.H2, func(r talk.Report) bool { return r.Answered() >= j.Answers }, nil)
+		return nil
+	}
+	if j.Responses > 0 {
+		return a.upgrade(s, j)
+	}
 	// The other end may refuse and close while we still send: what it said is
 	// worth reading all the same.
 	_, sendErr := s.Write(j.Send)
@@ -127,6 +146,60 @@ func (a *answer) do(j job) error {
 		return err
 	}
 	return sendErr
+}
+
+// upgrade sends a handshake, and frames if that opens a WebSocket.
+func (a *answer) upgrade(s stream, j job) error {
+	if _, err := s.Write(j.Send); err != nil {
+		return err
+	}
+	r := bufio.NewReader(s)
+	for range j.Responses {
+		p, err := a.response(r)
+		if err != nil {
+			return err
+		}
+		if p.Status != 101 {
+			continue
+		}
+		key := j.Send[bytes.LastIndex(bytes.ToLower(j.Send), []byte("\r\nsec-websocket-key:"))+len("\r\nsec-websocket-key:"):]
+		line, _, _ := bytes.Cut(key, []byte("\r\n"))
+		agreed, err := talk.Upgraded(p, string(bytes.TrimSpace(line)))
+		if err != nil {
+			return err
+		}
+		a.Bye = talk.WebSocket(s, r, agreed, j.Frames)
+		return nil
+	}
+	_, sendErr := s.Write(j.Rest)
+	_ = s.CloseWrite()
+	rest, err := io.ReadAll(r)
+	a.Got = append(a.Got, rest...)
+	if err != nil {
+		return err
+	}
+	return sendErr
+}
+
+// response reads a final response with its body.
+func (a *answer) response(r *bufio.Reader) (*httpwire.Response, error) {
+	for {
+		p, err := httpwire.ReadResponse(r, "GET", httpwire.Limits{})
+		if err != nil {
+			return nil, err
+		}
+		a.Got = httpwire.AppendResponse(a.Got, p)
+		if p.Status == 101 {
+			return p, nil
+		}
+		if p.Informational() {
+			continue
+		}
+		var body httpwire.Body
+		body.Reset(r, p.Framing, httpwire.Limits{})
+		_, err = io.Copy(io.Discard, &body)
+		return p, err
+	}
 }
 
 // secure speaks TLS and checks the chain, but not the name: some jobs ask for
