@@ -51,7 +51,8 @@ type conn struct {
 	henc    *hpack.Encoder
 	out     *outBuffer // what is to be written
 	tail    tail
-	writing bool      // somebody writes, and will come back for more
+	writer  func()    // writeOut
+	writing bool      // it runs, and will come back for more
 	room    sync.Cond // out was taken, or there is no more writing
 
 	draining bool // after GOAWAY: no more streams
@@ -67,6 +68,7 @@ func newConn(nc net.Conn, lim Limits, server *Server) *conn {
 	}
 	c.peerStreams = c.lim.Streams
 	c.room.L = &c.mu
+	c.writer = c.writeOut
 	return c
 }
 

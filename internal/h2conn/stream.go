@@ -121,7 +121,9 @@ func (s *stream) abort(why error) {
 // settle takes the stream out when both ends have ended well.
 func (s *stream) settle() {
 	if s.ended && s.body.ended && !s.aborted {
-		s.c.churn.give(1)
+		if !s.body.refused {
+			s.c.churn.give(1)
+		}
 		s.c.remove(s)
 	}
 }

@@ -175,7 +175,7 @@ func (c *conn) kick() {
 		return
 	}
 	c.writing = true
-	go c.writeOut()
+	go c.writer()
 }
 
 // writeOut writes what is queued, until there is no more. It takes conn.mu

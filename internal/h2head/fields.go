@@ -23,29 +23,16 @@ const (
 	http1Field // of HTTP/1.1 only, RFC 9113 section 8.2.2
 )
 
-// kinds are the names that the mapping acts on.
-var kinds = map[string]fieldKind{
-	"host":              hostField,
-	"cookie":            cookieField,
-	"te":                teField,
-	"connection":        http1Field,
-	"keep-alive":        http1Field,
-	"proxy-connection":  http1Field,
-	"transfer-encoding": http1Field,
-	"upgrade":           http1Field,
-	"http2-settings":    http1Field,
-}
-
-// maxKind is the length of the longest name in kinds.
-const maxKind = len("transfer-encoding")
-
 func kindOf(lower string) fieldKind {
-	if len(lower) > maxKind || len(lower) < 2 {
-		return plainField
-	}
-	switch lower[0] {
-	case 'c', 'h', 'k', 'p', 't', 'u':
-		return kinds[lower]
+	switch lower {
+	case "host":
+		return hostField
+	case "cookie":
+		return cookieField
+	case "te":
+		return teField
+	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "http2-settings":
+		return http1Field
 	}
 	return plainField
 }
