@@ -12,6 +12,7 @@ import (
 	"bawn/internal/apitype"
 	"bawn/internal/lease"
 	"bawn/internal/netd/netdapi"
+	"bawn/internal/netplan"
 )
 
 // reachOf is what the kernel must let the proxy connect to under the policy of
@@ -22,6 +23,7 @@ func (s *Server) reachOf(snaps ...apitype.Snapshot) netdapi.Reach {
 	for _, n := range s.resolvers {
 		r.Resolvers = append(r.Resolvers, netip.AddrPortFrom(n.Addr().WithZone(""), n.Port()))
 	}
+	r.Parents = s.parents()
 	for _, snap := range snaps {
 		if p, err := lease.Compile(snap); err == nil {
 			r.Private = append(r.Private, p.Private()...)
@@ -30,6 +32,22 @@ func (s *Server) reachOf(snaps ...apitype.Snapshot) netdapi.Reach {
 	slices.SortFunc(r.Private, netip.Prefix.Compare)
 	r.Private = slices.Compact(r.Private)
 	return r
+}
+
+// parents are where the parent proxy can be besides at a public address.
+func (s *Server) parents() []netplan.Service {
+	p, ok := s.o.Config.Parent()
+	if !ok {
+		return nil
+	}
+	var list []netplan.Service
+	if p.Addr.IsValid() {
+		list = append(list, netplan.Service{Prefix: netip.PrefixFrom(p.Addr, p.Addr.BitLen()), Port: p.Port})
+	}
+	for _, r := range p.Addresses {
+		list = append(list, netplan.Service{Prefix: r, Port: p.Port})
+	}
+	return list
 }
 
 // widen opens the kernel's bounds for what is in force and for next; narrow

@@ -192,8 +192,8 @@ func (s *Server) counters(_ context.Context, _ *caller, a netdapi.SessionRef) (r
 // reach opens the kernel's bounds of the proxy for what admin names. Where the
 // host cannot hold a firewall there are none.
 func (s *Server) reach(_ context.Context, _ *caller, a netdapi.Reach) (reply, error) {
-	if len(a.Resolvers) > netdapi.MaxReach || len(a.Private) > netdapi.MaxReach {
-		return reply{}, netdapi.Errorf(netdapi.CodeBadRequest, "reach: more than %d resolvers or ranges", netdapi.MaxReach)
+	if max(len(a.Resolvers), len(a.Private), len(a.Parents)) > netdapi.MaxReach {
+		return reply{}, netdapi.Errorf(netdapi.CodeBadRequest, "reach: more than %d resolvers, ranges or parents", netdapi.MaxReach)
 	}
 	for _, r := range a.Resolvers {
 		if !r.IsValid() || r.Port() == 0 || r.Addr().Zone() != "" {
@@ -205,10 +205,15 @@ func (s *Server) reach(_ context.Context, _ *caller, a netdapi.Reach) (reply, er
 			return reply{}, netdapi.Errorf(netdapi.CodeBadRequest, "reach: range %s is none", p)
 		}
 	}
+	for _, p := range a.Parents {
+		if !p.Prefix.IsValid() || p.Port == 0 {
+			return reply{}, netdapi.Errorf(netdapi.CodeBadRequest, "reach: parent %s port %d is none", p.Prefix, p.Port)
+		}
+	}
 	if s.noWall != nil {
 		return reply{}, nil
 	}
-	return reply{}, s.firewall.Bound(a.Resolvers, a.Private)
+	return reply{}, s.firewall.Bound(a.Resolvers, a.Private, a.Parents)
 }
 
 // maxUnseen bounds the ends of sessions that are kept for the next admin.

@@ -246,14 +246,14 @@ func (f *Firewall) Add(slot netplan.UIDSlot) error {
 
 // Bound changes what Bawn's own processes may reach. The table is put in anew,
 // in one step.
-func (f *Firewall) Bound(resolvers []netip.AddrPort, private []netip.Prefix) error {
+func (f *Firewall) Bound(resolvers []netip.AddrPort, private []netip.Prefix, parents []netplan.Service) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := &f.plan.Processes
-	if slices.Equal(p.Resolvers, resolvers) && slices.Equal(p.Private, private) {
+	if slices.Equal(p.Resolvers, resolvers) && slices.Equal(p.Private, private) && slices.Equal(p.Parents, parents) {
 		return nil
 	}
-	p.Resolvers, p.Private = slices.Clone(resolvers), slices.Clone(private)
+	p.Resolvers, p.Private, p.Parents = slices.Clone(resolvers), slices.Clone(private), slices.Clone(parents)
 	if !f.state.Standing {
 		return nil // the watcher puts it in
 	}

@@ -45,7 +45,8 @@ func TestI6TheKernelRefusesWhatTheProxyMustNotDial(t *testing.T) {
 	if got := proxy.do("udp %s", attacker4+":53"); !strings.HasPrefix(got, "ok error") {
 		t.Errorf("the proxy's UDP to what is no resolver of its: %s", got)
 	}
-	if err := f.Bound([]netip.AddrPort{netip.MustParseAddrPort(attacker4 + ":53")}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/15")}); err != nil {
+	if err := f.Bound([]netip.AddrPort{netip.MustParseAddrPort(attacker4 + ":53")}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/15")},
+		[]netplan.Service{{Prefix: netip.MustParsePrefix("10.9.0.0/30"), Port: 80}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := proxy.do("udp %s", attacker4+":53"); got != "ok" && !strings.Contains(got, "ECONNREFUSED") {
@@ -53,6 +54,10 @@ func TestI6TheKernelRefusesWhatTheProxyMustNotDial(t *testing.T) {
 	}
 	try(proxy, "the proxy", "10.1.2.3:80", true)
 	try(proxy, "the proxy", "10.2.2.3:80", false)
+	try(proxy, "the proxy", "10.9.0.1:80", true)
+	try(proxy, "the proxy", "10.9.0.1:53", false)
+	try(proxy, "the proxy", "10.9.0.5:80", false)
+	try(admin, "admin", "10.9.0.1:80", false)
 	try(admin, "admin", "10.1.2.3:80", false)
 	counters, err := f.Counters()
 	if err != nil {

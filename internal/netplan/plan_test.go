@@ -45,6 +45,7 @@ func TestPlansPrint(t *testing.T) {
 		Admin: 995, Proxy: 996,
 		Resolvers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.53:53"), netip.MustParseAddrPort("[2001:db8::53]:53")},
 		Private:   []netip.Prefix{netip.MustParsePrefix("10.20.0.0/14"), netip.MustParsePrefix("fd00:1::/40")},
+		Parents:   []netplan.Service{{Prefix: netip.MustParsePrefix("10.9.0.1/32"), Port: 3128}, {Prefix: netip.MustParsePrefix("fd00:2::/64"), Port: 8080}},
 	}
 	golden(t, "host-processes.txt", host.String())
 }

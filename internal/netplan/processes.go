@@ -20,6 +20,14 @@ type Processes struct {
 	// Private are the special-purpose ranges that some rule of the policy
 	// names, so that the proxy may dial into them.
 	Private []netip.Prefix
+	// Parents are where the parent proxy can be, if there is one.
+	Parents []Service
+}
+
+// A Service is a TCP port at one or more addresses.
+type Service struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Port   uint16       `json:"port"`
 }
 
 // The counters of the processes' chains.
@@ -61,13 +69,16 @@ func refuse(counter string) []Rule {
 }
 
 // proxy lets the proxy answer its agents, ask its resolvers, and connect to
-// public addresses and to what policy names. The registry's rows come the most
+// its parent, to public addresses and to what policy names. The registry's rows come the most
 // specific first, as they do where the proxy itself vets.
 func (p Processes) proxy() []Rule {
 	rules := []Rule{{From(UIDProxies), TCP, Accept{}}}
 	for _, r := range p.Resolvers {
 		to := To(netip.PrefixFrom(r.Addr(), r.Addr().BitLen()))
 		rules = append(rules, Rule{to, UDP, Accept{}}, Rule{to, ToPort(r.Port()), Accept{}})
+	}
+	for _, s := range p.Parents {
+		rules = append(rules, Rule{To(s.Prefix), ToPort(s.Port), Accept{}})
 	}
 	for _, private := range p.Private {
 		rules = append(rules, Rule{To(private), TCP, Accept{}})

@@ -153,8 +153,9 @@ type Exit struct {
 // Reach says what the proxy may connect to besides public addresses, so that the
 // kernel refuses the rest as the proxy does.
 type Reach struct {
-	Resolvers []netip.AddrPort `json:"resolvers,omitempty"` // name servers that it asks
-	Private   []netip.Prefix   `json:"private,omitempty"`   // special-purpose ranges that some rule names
+	Resolvers []netip.AddrPort  `json:"resolvers,omitempty"` // name servers that it asks
+	Private   []netip.Prefix    `json:"private,omitempty"`   // special-purpose ranges that some rule names
+	Parents   []netplan.Service `json:"parents,omitempty"`   // where its parent proxy can be
 }
 
 // MaxReach bounds each list of a [Reach].
