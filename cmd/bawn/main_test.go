@@ -286,6 +286,23 @@ FAILED  uid    cloud metadata  \x1b[2J got out
 	}
 }
 
+// TestDoctorSaysThatTheHostIsNotSound though every placement is.
+func TestDoctorSaysThatTheHostIsNotSound(t *testing.T) {
+	root := shortDir(t)
+	fakeAdmin(t, root, map[string]http.HandlerFunc{"POST /v1/doctor": answer(200, apitype.Doctor{OK: true, Lines: []apitype.DoctorLine{
+		{Placement: "netns", Check: "direct TCP", OK: true},
+		{Check: "the parent proxy answers", Detail: "it does not", Fix: "mend it"},
+	}})})
+	status, stdout, _ := call(t, "--root", root, "doctor")
+	want := `ok      netns  direct TCP
+FAILED         the parent proxy answers  it does not
+        fix: mend it
+`
+	if diff := cmp.Diff(want, stdout); diff != "" || status != 1 {
+		t.Errorf("status %d (-want +got)\n%s", status, diff)
+	}
+}
+
 func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {

@@ -73,11 +73,11 @@ func (a *app) ready(ctx context.Context) error {
 	for _, l := range d.Lines {
 		if l.OK {
 			passed++
-		} else if !slices.Contains(failed, string(l.Placement)) {
+		} else if l.Placement != "" && !slices.Contains(failed, string(l.Placement)) {
 			failed = append(failed, string(l.Placement))
 		}
 	}
-	if len(failed) > 0 {
+	if len(failed) > 0 || !hostSound(d) {
 		printDoctor(a.stderr, d)
 	}
 	for _, p := range failed {

@@ -33,6 +33,7 @@ import (
 	"bawn/internal/lease"
 	"bawn/internal/lifecycle"
 	"bawn/internal/netplan"
+	"bawn/internal/parent"
 	"bawn/internal/resolver"
 	"bawn/internal/supervise"
 )
@@ -69,6 +70,7 @@ type proxy struct {
 	issuer  *ca.Intermediate
 	table   *resolver.Table
 	labels  *budget.Labels
+	parent  *parent.Proxy // nil: there is none
 	egress  *egress.Server
 	dns     *resolver.Server
 	own     ownAddresses
@@ -103,7 +105,8 @@ func (a *app) newProxy(ctx context.Context) (*proxy, error) {
 	if p.journal, err = audit.OpenJournal(p.paths.Journal("proxy"), audit.Options{Plane: "proxy", Log: p.log}); err != nil {
 		return nil, err
 	}
-	p.wire(servers, roots)
+	p.own.read() // the first to dial may come before the first of the watch
+	p.wire(cfg, servers, roots)
 	return p, nil
 }
 
@@ -143,11 +146,12 @@ func (p *proxy) keep(agents []apitype.SnapshotAgent) {
 }
 
 // wire is the one place where the planes meet.
-func (p *proxy) wire(servers []netip.AddrPort, roots *x509.CertPool) {
-	p.egress = egress.New(egress.Config{
+func (p *proxy) wire(cfg config.Config, servers []netip.AddrPort, roots *x509.CertPool) {
+	names := dnsclient.New(dnsclient.Options{Servers: servers})
+	e := egress.Config{
 		Policies: p.lease,
 		Recorder: p.journal,
-		Resolver: dnsclient.New(dnsclient.Options{Servers: servers}),
+		Resolver: names,
 		Minter:   p.minter,
 		Names:    p.table,
 		Budget:   p.labels,
@@ -156,7 +160,12 @@ func (p *proxy) wire(servers []netip.AddrPort, roots *x509.CertPool) {
 		Vet:      p.own.vet,
 		Log:      p.log,
 		Stages:   stages(),
-	})
+	}
+	if p.parent = p.newParent(cfg, names, roots); p.parent != nil {
+		e.Parent = p.parent
+		p.lease.Reports(p.parentHealth)
+	}
+	p.egress = egress.New(e)
 	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.journal, Addresses: p.table, Budget: p.labels, Log: p.log})
 	p.feed = &feed{sock: p.paths.NetdSock(), log: p.log, egress: p.egress, dns: p.dns}
 }
@@ -168,6 +177,7 @@ func (p *proxy) run(ctx context.Context) error {
 		lifecycle.Service{Name: "lease", Run: p.lease.Run},
 		lifecycle.Service{Name: "intermediate", Run: p.renewIntermediate},
 		lifecycle.Service{Name: "own addresses", Run: p.own.watch},
+		lifecycle.Service{Name: "parent", Run: p.watchParent},
 		lifecycle.Service{Name: "listeners", Run: func(ctx context.Context) error {
 			if !p.waitLease(ctx) {
 				return nil
@@ -190,29 +200,6 @@ func (p *proxy) waitLease(ctx context.Context) bool {
 			return false
 		}
 	}
-}
-
-// upstreamRoots are the system's roots, unless the operator wants none of them,
-// and those that the operator added.
-func upstreamRoots(cfg config.Config) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	if cfg.SystemRoots {
-		var err error
-		if pool, err = x509.SystemCertPool(); err != nil {
-			return nil, fmt.Errorf("reading the system's roots: %w", err)
-		}
-	}
-	if cfg.UpstreamRoots == "" {
-		return pool, nil
-	}
-	pem, err := os.ReadFile(cfg.UpstreamRoots)
-	if err != nil {
-		return nil, fmt.Errorf("reading upstream_roots: %w", err)
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("reading upstream_roots %s: no certificate in it", cfg.UpstreamRoots)
-	}
-	return pool, nil
 }
 
 // signRetry is waited when admin does not sign.

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -100,7 +101,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			} else {
 				err = printDoctor(a.stdout, d)
 			}
-			if err == nil && !d.OK {
+			if err == nil && !(d.OK && hostSound(d)) {
 				return &statusError{1}
 			}
 			return err
@@ -108,6 +109,12 @@ func (a *app) doctorCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// hostSound reports whether all is well that belongs to no placement. Agents are
+// handed out either way: what fails there keeps things in.
+func hostSound(d apitype.Doctor) bool {
+	return !slices.ContainsFunc(d.Lines, func(l apitype.DoctorLine) bool { return l.Placement == "" && !l.OK })
 }
 
 // printDoctor prints a line for each check, and below one that failed how to mend

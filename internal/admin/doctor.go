@@ -53,8 +53,10 @@ func (s *Server) doctor(w http.ResponseWriter, q *http.Request, _ peercred.Peer)
 	for i, p := range placements {
 		all.Go(func() { results[i] = s.examine(ctx, agent, p) })
 	}
+	var host []apitype.DoctorLine
+	all.Go(func() { host = s.parentLines(ctx) })
 	all.Wait()
-	d := &apitype.Doctor{At: s.o.Now(), OK: true, Lines: slices.Concat(results...)}
+	d := &apitype.Doctor{At: s.o.Now(), OK: true, Lines: append(slices.Concat(results...), host...)}
 	for i, p := range placements {
 		why := firstFailure(results[i])
 		d.OK = d.OK && (why == "" || p != s.o.Config.Placement)

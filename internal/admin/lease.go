@@ -40,6 +40,9 @@ func (s *Server) lease(w http.ResponseWriter, q *http.Request, peer peercred.Pee
 	if !planeName.MatchString(ask.Plane) {
 		return badRequest("plane %q is not a name", ask.Plane)
 	}
+	if ask.Parent != nil {
+		s.planes.reported(*ask.Parent)
+	}
 	snap, changed := s.planes.asked(ask.Plane, peer.PID, ask.Have)
 	if snap.Tag == ask.Have {
 		select {

@@ -24,7 +24,8 @@ type planes struct {
 	byPID   map[int32]apitype.Plane // Tag of the snapshot is kept beside
 	tags    map[int32]string
 	current apitype.Snapshot
-	changed chan struct{} // closed when current is replaced, or a plane has asked
+	parent  apitype.ParentHealth // that a plane reported last
+	changed chan struct{}        // closed when current is replaced, or a plane has asked
 }
 
 func newPlanes(now func() time.Time) *planes {
@@ -61,6 +62,22 @@ func (p *planes) asked(name string, pid int32, have string) (apitype.Snapshot, <
 		p.announce()
 	}
 	return p.current, p.changed
+}
+
+// reported records how the parent proxy does.
+func (p *planes) reported(h apitype.ParentHealth) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h.At.After(p.parent.At) {
+		p.parent = h
+	}
+}
+
+// parentHealth returns what was reported last; its time is zero if nothing was.
+func (p *planes) parentHealth() apitype.ParentHealth {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.parent
 }
 
 // forget drops planes whose lease has lapsed long ago: their processes are

@@ -32,7 +32,7 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		{apitype.ExplainPolicy{Agent: "dev", Method: "CONNECT", URL: "api.example.com"}, 0, "https://api.example.com:443: allow"},
 		{apitype.ExplainPolicy{Agent: "dve", Method: "GET", URL: "https://api.example.com/"}, 404, `there is no agent "dve"`},
 		{apitype.ExplainPolicy{Agent: "doctor", Method: "GET", URL: "https://api.example.com/"}, 404, `there is no agent "doctor"`},
-		{apitype.ExplainPolicy{Agent: "dev", Method: "GET", URL: "api.example.com"}, 400, "neither https:// nor http://"},
+		{apitype.ExplainPolicy{Agent: "dev", Method: "GET", URL: "api.example.com"}, 400, "begins with none of https://, http://, wss:// and ws://"},
 	} {
 		got, err := c.ExplainPolicy(t.Context(), q.ExplainPolicy)
 		if e, ok := errors.AsType[*apitype.Error](err); q.status != 0 && (!ok || e.Status != q.status || !strings.Contains(e.Message, q.want)) {

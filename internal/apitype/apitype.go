@@ -150,7 +150,7 @@ type Doctor struct {
 
 // A DoctorLine is one check.
 type DoctorLine struct {
-	Placement ids.Placement `json:"placement"`
+	Placement ids.Placement `json:"placement"` // empty: of the host, whatever the placement
 	Check     string        `json:"check"`
 	OK        bool          `json:"ok"`
 	Detail    string        `json:"detail,omitempty"`

@@ -19,6 +19,14 @@ const (
 type LeaseAsk struct {
 	Plane string `json:"plane"` // proxy
 	Have  string `json:"have"`  // Tag of the snapshot that the plane enforces
+	// Parent is how the parent proxy did last, where there is one.
+	Parent *ParentHealth `json:"parent,omitempty"`
+}
+
+// A ParentHealth is how the parent proxy did when it was used or tried last.
+type ParentHealth struct {
+	At    time.Time `json:"at"`    // zero: it has not been yet
+	Error string    `json:"error"` // empty: it did what it should
 }
 
 // LeaseAnswer extends the lease. Snapshot is absent where Have is the newest.

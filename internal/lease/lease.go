@@ -49,6 +49,7 @@ type Holder struct {
 	now   func() time.Duration // since boot, sleep included
 	learn func([]apitype.SnapshotAgent)
 
+	parent  func() apitype.ParentHealth // nil: there is none
 	held    atomic.Pointer[held]
 	mu      sync.Mutex
 	changed chan struct{}
@@ -74,6 +75,9 @@ func New(admin Admin, plane string, log *slog.Logger) *Holder {
 // force: what a plane keeps for an agent ends when its registration does. It is
 // to be called before Run.
 func (h *Holder) Learn(f func([]apitype.SnapshotAgent)) { h.learn = f }
+
+// Reports has each beat say how the parent proxy does. Call it before Run.
+func (h *Holder) Reports(parent func() apitype.ParentHealth) { h.parent = parent }
 
 // bootTime reads CLOCK_BOOTTIME, which goes on while the machine is suspended.
 func bootTime() time.Duration {
@@ -163,6 +167,10 @@ func (h *Holder) beat(ctx context.Context) error {
 	ask := apitype.LeaseAsk{Plane: h.plane}
 	if old != nil {
 		ask.Have = old.tag
+	}
+	if h.parent != nil {
+		health := h.parent()
+		ask.Parent = &health
 	}
 	answer, err := h.admin.Lease(ctx, ask)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strconv"
@@ -134,6 +135,42 @@ func (p *Proxy) Check(ctx context.Context) error {
 		return err
 	}
 	return conn.Close()
+}
+
+// The times of [Proxy.Watch].
+const (
+	CheckEvery = 10 * time.Second // the longest time without a use or a check
+	CheckTime  = 5 * time.Second  // that a check may take
+)
+
+// Watch checks a parent that nobody uses, so that [Proxy.Health] is never old,
+// and logs when it fails and when it is back. It blocks until ctx is done.
+func (p *Proxy) Watch(ctx context.Context, log *slog.Logger) error {
+	told := ""
+	for {
+		every := CheckEvery
+		if told != "" {
+			every = CheckEvery / 5
+		}
+		if p.now().Sub(p.Health().At) >= every {
+			once, cancel := context.WithTimeout(ctx, CheckTime)
+			p.Check(once) //nolint:errcheck // it shows in the health
+			cancel()
+		}
+		switch now := p.Health().Err; {
+		case now != "" && told == "":
+			log.Warn("the parent proxy fails, so nothing gets out", "error", now)
+			told = now
+		case now == "" && told != "":
+			log.Info("the parent proxy does what it should again")
+			told = now
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // Health returns how the parent did last.

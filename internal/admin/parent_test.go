@@ -1,0 +1,69 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"bawn/internal/apitype"
+	"bawn/internal/config"
+)
+
+// TestTheParentIsExaminedByWhatTheProxySays, and not by what it said long ago.
+func TestTheParentIsExaminedByWhatTheProxySays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{planes: newPlanes(time.Now), o: Options{Config: config.Default(), Now: time.Now}}
+		if lines := s.parentLines(t.Context()); lines != nil {
+			t.Errorf("there is no parent, and it says %v", lines)
+		}
+		s.o.Config.ParentProxy.Address = "proxy.example:3128"
+		examine := func(want bool, detail string) {
+			t.Helper()
+			lines := s.parentLines(t.Context())
+			if len(lines) != 1 || lines[0].OK != want || lines[0].Placement != "" || !strings.Contains(lines[0].Detail, detail) || !strings.Contains(lines[0].Fix, "proxy.example:3128") {
+				t.Errorf("got %+v, want %v with %q", lines, want, detail)
+			}
+		}
+		examine(false, "the proxy has not said so")
+		s.planes.reported(apitype.ParentHealth{At: time.Now()})
+		examine(true, "")
+		s.planes.reported(apitype.ParentHealth{At: time.Now().Add(time.Second), Error: "it does not answer"})
+		examine(false, "it does not answer")
+		time.Sleep(time.Minute)
+		go func() {
+			time.Sleep(time.Second)
+			s.planes.reported(apitype.ParentHealth{At: time.Now()})
+		}()
+		examine(true, "")
+		time.Sleep(time.Minute)
+		examine(false, "the proxy has not said so")
+	})
+}
+
+// TestTheParentIsWithinReach of the proxy, and nothing beside it.
+func TestTheParentIsWithinReach(t *testing.T) {
+	for address, want := range map[string]string{
+		"":                       "[]",
+		"10.9.0.1:3128":          "[{10.9.0.1/32 3128}]",
+		"https://[fd00::1]:8443": "[{fd00::1/128 8443}]",
+		"proxy.example:3128":     "[{10.8.0.0/16 3128}]",
+	} {
+		cfg := config.Default()
+		cfg.ParentProxy.Address = address
+		if strings.Contains(address, "example") {
+			cfg.ParentProxy.Addresses = []string{"10.8.0.0/16"}
+		}
+		if err := cfg.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		s := &Server{planes: newPlanes(time.Now), o: Options{Config: cfg}}
+		if got := fmt.Sprint(s.reachOf(apitype.Snapshot{}).Parents); got != want {
+			t.Errorf("%q: reach %s, want %s", address, got, want)
+		}
+	}
+}
