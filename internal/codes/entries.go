@@ -37,7 +37,7 @@ func nameEntries() []Entry {
 		{Code: HostHeaderInvalid, Meaning: "The Host field is missing, doubled, malformed or names another host than the connection is for.", Status: 400,
 			Agent:    fixRequest + " Each request needs one Host field with the host of the connection.",
 			Operator: showRecord + " Naming one host and reaching another is a way to hide the destination."},
-		{Code: AuthorityMismatch, Meaning: "The target of the request names another host or port than the connection is for.", Status: 400,
+		{Code: AuthorityMismatch, Meaning: "The target of the request names another host or port than the connection is for.", Status: 421,
 			Agent:    fixRequest + " Open a connection of its own for each host.",
 			Operator: showRecord},
 		{Code: SyntheticUnknown, Meaning: "The connection went to a stand-in address that stands for no name of this agent.", Status: 403,

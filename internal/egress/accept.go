@@ -113,6 +113,10 @@ type conn struct {
 	// Of HTTP/1.1, where one request follows the other.
 	x  exchange
 	h1 h1Agent
+
+	// Of HTTP/2.
+	mu      sync.Mutex
+	streams int // that are served
 }
 
 func (s *Server) serveConn(ctx context.Context, raw net.Conn, src Source, t *tenant) {

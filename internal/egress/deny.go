@@ -122,6 +122,8 @@ func reason(status int) string {
 		return "Content Too Large"
 	case 415:
 		return "Unsupported Media Type"
+	case 421:
+		return "Misdirected Request"
 	case 426:
 		return "Upgrade Required"
 	case 429:

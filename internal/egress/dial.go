@@ -16,6 +16,7 @@ import (
 	"bawn/internal/addr"
 	"bawn/internal/audit"
 	"bawn/internal/codes"
+	"bawn/internal/h2conn"
 	"bawn/internal/policy"
 	"bawn/internal/verdict"
 )
@@ -27,46 +28,116 @@ func (s *Server) vet(d policy.Decision) addr.Vet {
 	return v
 }
 
-// upstream returns a connection for the request: one that waits for this lease,
-// rule, name and port, or a new one.
+// upstream returns a leg for the request: on a connection of this lease, rule,
+// name and port, or on a new one.
 func (x *exchange) upstream() (upstreamLeg, verdict.Verdict) {
-	c := x.c
-	key := x.poolKey()
-	if up := c.t.pool.get(key, x.rec.Revision, c.s.vet(x.d)); up != nil {
-		x.out.Reused = true
-		x.out.Upstream = up.name
-		return up, allowed
+	key, p := x.poolKey(), &x.c.t.pool
+	if leg := x.pooled(key); leg != nil {
+		return leg, allowed
 	}
-	return x.newUpstream(key)
+	if x.leg.proto() == "h2" {
+		// The streams of a connection often come all at once; the first one
+		// opens the connection that carries the others too.
+		if !p.await(x.ctx, key) {
+			defer p.arrived(key)
+		} else if leg := x.pooled(key); leg != nil {
+			return leg, allowed
+		}
+	}
+	up, agreed, v := x.newUpstream(key)
+	switch {
+	case !v.Allowed():
+		return nil, v
+	case agreed == "h2":
+		return x.multiplexed(up)
+	case x.grpc:
+		up.drop()
+		return nil, verdict.Refuse("dial", codes.ALPNDenied, "gRPC needs HTTP/2, which the server does not speak")
+	}
+	return up, allowed
 }
 
 func (x *exchange) poolKey() poolKey {
 	return poolKey{rule: x.d.Verdict.Rule, credential: x.d.Credential, host: x.host, port: x.port, plain: x.c.plain}
 }
 
-// newUpstream makes a new connection.
-func (x *exchange) newUpstream(key poolKey) (*h1Upstream, verdict.Verdict) {
+// pooled returns a leg on a connection that is open; nil if none will do. gRPC
+// has no place on HTTP/1.1.
+func (x *exchange) pooled(key poolKey) upstreamLeg {
+	p, vet := &x.c.t.pool, x.c.s.vet(x.d)
+	if r := p.share(x, key, vet); r != nil {
+		x.out.Reused, x.out.Upstream = true, r.up.name
+		return r
+	}
+	if x.grpc {
+		return nil
+	}
+	if up := p.get(key, x.rec.Revision, vet); up != nil {
+		x.out.Reused, x.out.Upstream = true, up.name
+		return up
+	}
+	return nil
+}
+
+// newUpstream makes a new connection, and says what it was agreed to speak: h2,
+// or else HTTP/1.1.
+func (x *exchange) newUpstream(key poolKey) (up *h1Upstream, agreed string, v verdict.Verdict) {
 	c := x.c
 	cert, v := x.release()
 	if !v.Allowed() {
-		return nil, v
+		return nil, "", v
 	}
 	raw, to, v := x.reach()
 	if !v.Allowed() {
-		return nil, v
+		return nil, "", v
 	}
 	x.out.Upstream = to.String()
-	up := &h1Upstream{s: c.s, pool: &c.t.pool, key: key, conn: raw, sock: socketOf(raw), addr: x.vetted(to), name: x.out.Upstream, revision: x.rec.Revision}
+	up = &h1Upstream{
+		s: c.s, pool: &c.t.pool, key: key, conn: raw, sock: socketOf(raw),
+		addr: x.vetted(to), name: x.out.Upstream, revision: x.rec.Revision,
+	}
 	if !c.plain {
 		secure, v := x.secure(raw, cert)
 		if !v.Allowed() {
 			raw.Close()
-			return nil, v
+			return nil, "", v
 		}
-		up.conn = secure
+		up.conn, agreed = secure, secure.ALPN
 	}
 	up.r = bufio.NewReader(up.conn)
-	return up, allowed
+	return up, agreed, allowed
+}
+
+// multiplexed makes a new connection one that requests share.
+func (x *exchange) multiplexed(up *h1Upstream) (upstreamLeg, verdict.Verdict) {
+	client, err := h2conn.NewClient(up.conn, x.c.s.lim.H2)
+	if err != nil {
+		up.close()
+		return nil, x.cutVerdict("dial", codes.UpstreamUnreachable, "HTTP/2: "+err.Error())
+	}
+	shared := &h2Upstream{
+		pool: up.pool, key: up.key, client: client, sock: up.sock, addr: up.addr, name: up.name, revision: up.revision,
+	}
+	up.pool.add(shared)
+	r := shared.open(x)
+	if r == nil {
+		up.pool.free(shared)
+		return nil, x.cutVerdict("dial", codes.UpstreamUnreachable, "HTTP/2: the server lets no request through")
+	}
+	return r, allowed
+}
+
+// protocols are what a new connection may speak. Each leg has its own; the
+// server decides, and hears first what the agent speaks. A WebSocket needs
+// HTTP/1.1.
+func (x *exchange) protocols() []string {
+	switch {
+	case x.ws != nil:
+		return []string{"http/1.1"}
+	case x.leg.proto() == "h2":
+		return []string{"h2", "http/1.1"}
+	}
+	return []string{"http/1.1", "h2"}
 }
 
 // reach resolves the name, vets every address and connects to one of them; or it

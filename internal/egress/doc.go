@@ -25,6 +25,8 @@
 //	leg.go          what a request needs of its two connections, in any version
 //	h1_agent.go     HTTP/1.1 towards the agent
 //	h1_upstream.go  HTTP/1.1 towards the server
+//	h2_agent.go     HTTP/2 towards the agent: each stream is a request
+//	h2_upstream.go  HTTP/2 towards the server: requests share a connection
 //	upload.go       bodies that are longer than what has come with the head
 //	websocket.go    a request becomes a WebSocket, if the server says so
 //	ws_relay.go     messages are judged and go from one end to the other

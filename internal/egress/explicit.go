@@ -90,10 +90,12 @@ func (c *conn) judgeName(host names.Host, port uint16) (policy.Decision, uint64)
 // whatever had to be said has been.
 func (c *conn) next() bool {
 	c.flow.stands(stand{host: c.host, port: c.port})
+	c.flow.rests()
 	c.flow.await(phaseIdle)
 	if _, err := c.r.Peek(1); err != nil {
 		return false
 	}
+	c.flow.begins()
 	c.flow.await(phaseHead)
 	err := c.x.q.Read(c.r, c.s.lim.Wire)
 	c.x.begin()

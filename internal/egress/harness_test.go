@@ -294,6 +294,16 @@ func (n *internet) add(host, addr string) {
 	n.hosts[host] = append(n.hosts[host], netip.MustParseAddr(addr))
 }
 
+// move gives the server at a port another one: listenAt serves without TLS on 80
+// alone.
+func (n *internet) move(addr string, from, to uint16) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a := netip.MustParseAddr(addr)
+	n.servers[netip.AddrPortFrom(a, to)] = n.servers[netip.AddrPortFrom(a, from)]
+	delete(n.servers, netip.AddrPortFrom(a, from))
+}
+
 func (n *internet) Lookup(_ context.Context, host names.Host) ([]netip.Addr, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

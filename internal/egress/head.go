@@ -135,6 +135,9 @@ func (x *exchange) destination() verdict.Verdict {
 		return verdict.Refuse("name", codes.HostHeaderInvalid, "no Host field")
 	case !hostAgrees(x.q.Host, x.host, x.port, c.plain):
 		x.rec.Asked = x.q.Host
+		if x.leg.proto() == "h2" {
+			return verdict.Refuse("name", codes.AuthorityMismatch, ":authority names another host or port")
+		}
 		return verdict.Refuse("name", codes.HostHeaderInvalid, "Host names another host or port")
 	}
 	if host := canonicalHost(x.q.Host, x.host); host != x.q.Host {
@@ -150,6 +153,9 @@ func (x *exchange) destination() verdict.Verdict {
 // has to be the tunnel's; elsewhere it is what the request is for.
 func (x *exchange) targetAgrees() verdict.Verdict {
 	tunnel := !x.c.host.IsZero()
+	if x.leg.proto() == "h2" && x.q.Scheme != scheme(x.c.plain) {
+		return verdict.Refuse("name", codes.AuthorityMismatch, ":scheme is not that of the connection")
+	}
 	switch {
 	case x.q.Method == "CONNECT":
 		return verdict.Refuse("head", codes.MethodNotAllowed, "CONNECT inside a connection to one host")

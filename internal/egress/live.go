@@ -52,15 +52,20 @@ func (l *live) tick() time.Duration {
 // A flow is one accepted connection as the sweep sees it, or one stream of it.
 type flow struct {
 	l        *live
+	parent   *flow // of the connection that this is a stream of
 	agent    string
 	cancel   context.CancelFunc
 	deadline atomic.Int64 // on live.clock; 0: none
 	life     atomic.Int64 // a deadline that no phase puts off; 0: none
+	until    atomic.Int64 // the end of the request or tunnel at hand, likewise
 	phase    atomic.Uint32
 	secure   atomic.Bool // TLS with the agent has begun
 
+	look time.Duration // when the sweep asks next how long a tunnel has been silent
+
 	mu     sync.Mutex
 	client flowEnd
+	quiet  func() time.Duration // of a tunnel: since when neither end has said anything
 	stand  stand
 	up     aborter // shares the flow's fate
 	ended  *cut
@@ -110,6 +115,7 @@ const (
 	phaseSplice
 	phaseMessages
 	phaseClosing
+	phaseStreams
 )
 
 var phaseNames = [...]string{
@@ -122,6 +128,7 @@ var phaseNames = [...]string{
 	phaseSplice:    "either end",
 	phaseMessages:  "a message, or a ping",
 	phaseClosing:   "the end of the closing handshake",
+	phaseStreams:   "its streams",
 }
 
 func (l *live) add(agent string, client flowEnd, cancel context.CancelFunc) *flow {
@@ -132,6 +139,18 @@ func (l *live) add(agent string, client flowEnd, cancel context.CancelFunc) *flo
 	defer l.mu.Unlock()
 	l.flows[f] = struct{}{}
 	l.wake()
+	return f
+}
+
+// addStream adds a flow that is a part of another and ends with it.
+func (l *live) addStream(parent *flow, client flowEnd, cancel context.CancelFunc) *flow {
+	f := &flow{l: l, parent: parent, agent: parent.agent, client: client, cancel: cancel}
+	f.secure.Store(true)
+	f.begins()
+	f.await(phaseHead)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flows[f] = struct{}{}
 	return f
 }
 
@@ -300,8 +319,22 @@ func (s *Server) limitOf(phase uint32) time.Duration {
 	case phaseClosing:
 		return s.lim.Closing
 	}
-	return 0 // a splice ends when one of its ends does
+	return 0 // a splice ends when one of its ends does, and streams have their own
 }
+
+// begins says that a request or a tunnel begins, which bounds how long it may
+// take in all.
+func (f *flow) begins() { f.until.Store(f.l.clock.Load() + int64(f.l.s.lim.Total+sweepEvery)) }
+
+// tunnels says which two connections the octets go between.
+func (f *flow) tunnels(agent, server socket) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.quiet = func() time.Duration { return min(agent.quiet(), server.quiet()) }
+}
+
+// rests says that nothing is under way.
+func (f *flow) rests() { f.until.Store(0) }
 
 // check bounds the flow in time, and notices that the agent went away in the
 // middle of a request.
@@ -314,6 +347,13 @@ func (f *flow) check(now time.Duration) {
 		}
 		f.cut(cut{why: "limit", detail: detail})
 		return
+	}
+	if d := f.until.Load(); d != 0 && int64(now) > d {
+		f.cut(cut{why: "limit", detail: "took longer than anything may"})
+		return
+	}
+	if phase == phaseSplice {
+		f.checkSilence(now)
 	}
 	if (phase == phaseUpstream || phase == phaseResponse || phase == phaseBody) && f.end().gone(!f.secure.Load()) {
 		f.cut(cut{detail: "the agent closed the connection"})
@@ -336,6 +376,22 @@ func (f *flow) takeOver(both flowEnd) bool {
 	}
 	f.client, f.up = both, nil
 	return true
+}
+
+// checkSilence ends a tunnel in which nobody says anything. Its octets pass by
+// without a word to the flow, so the kernel is asked, and not at each sweep.
+func (f *flow) checkSilence(now time.Duration) {
+	limit := f.l.s.lim.Silence
+	if now < f.look {
+		return
+	}
+	f.look = now + limit/8
+	f.mu.Lock()
+	quiet := f.quiet
+	f.mu.Unlock()
+	if quiet != nil && quiet() > limit {
+		f.cut(cut{why: "limit", detail: "waited too long for " + phaseNames[phaseSplice]})
+	}
 }
 
 // stands says what the flow stands on from now.
@@ -384,9 +440,14 @@ func (f *flow) cut(why cut) {
 	}
 }
 
-// wasCut returns why the flow was cut, nil if it was not.
+// wasCut returns why the flow was cut, nil if it was not. A stream ends with its
+// connection.
 func (f *flow) wasCut() *cut {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.ended
+	why := f.ended
+	f.mu.Unlock()
+	if why == nil && f.parent != nil {
+		return f.parent.wasCut()
+	}
+	return why
 }

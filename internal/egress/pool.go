@@ -28,6 +28,11 @@ type pool struct {
 	idle   map[poolKey][]*h1Upstream // those of a key that came last are last
 	count  int                       // of all
 	closed bool
+
+	// Of HTTP/2. A list is never changed in place.
+	shared  map[poolKey][]*h2Upstream
+	waiting int // of all shared: those that nothing uses
+	dials   map[poolKey]*dialing
 }
 
 func (p *pool) init(s *Server) { p.s, p.idle = s, map[poolKey][]*h1Upstream{} }
@@ -118,10 +123,14 @@ func (p *pool) takeOldest() *h1Upstream {
 // expire closes what has waited since before a moment of the sweep's clock.
 func (p *pool) expire(before time.Duration) {
 	p.remove(func(up *h1Upstream) bool { return up.since < before })
+	p.sweepShared(func(up *h2Upstream) bool { return up.since < before })
 }
 
 // drain closes everything that waits.
-func (p *pool) drain() { p.remove(func(*h1Upstream) bool { return true }) }
+func (p *pool) drain() {
+	p.remove(func(*h1Upstream) bool { return true })
+	p.retire()
+}
 
 func (p *pool) close() {
 	p.mu.Lock()

@@ -255,6 +255,11 @@ func (x *exchange) download(up upstreamLeg, u *upload) error {
 	x.interims.Unlock()
 	u.tooLate(x)
 	from := up.body(x.p.Framing)
+	if x.p.Framing.Kind == httpwire.Length && x.p.Fields.Count("trailer") > 0 {
+		// HTTP/2 has trailers behind a body of known length; HTTP/1.1 has a place
+		// for them only behind chunks.
+		x.p.SetFraming(httpwire.Framing{Kind: httpwire.Chunked})
+	}
 	x.p.Fields.DelFunc(withheld)
 	x.out.Status = x.p.Status
 	n, err := x.leg.head(&x.p)

@@ -46,7 +46,7 @@ func (x *exchange) secure(raw net.Conn, cert *tls.Certificate) (*uptls.Secured, 
 	defer cancel()
 	began := time.Now()
 	conn, err := x.c.t.tlsUp.Handshake(ctx, raw, uptls.Use{
-		Host: x.host.String(), Scope: x.tlsScope(), ALPN: []string{"http/1.1"}, Certificate: cert,
+		Host: x.host.String(), Scope: x.tlsScope(), ALPN: x.protocols(), Certificate: cert,
 	})
 	x.out.TLS = audit.Span(time.Since(began))
 	if err == nil {

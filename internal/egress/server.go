@@ -16,6 +16,7 @@ import (
 
 	"bawn/internal/addr"
 	"bawn/internal/audit"
+	"bawn/internal/h2conn"
 	"bawn/internal/httpwire"
 	"bawn/internal/ids"
 	"bawn/internal/names"
@@ -109,6 +110,7 @@ type Config struct {
 // Limits bound what one agent may use. A zero field means its default.
 type Limits struct {
 	Connections int // open connections of one lease; 256
+	Streams     int // of HTTP/2, served at a time, of all connections of one lease; 1024
 
 	Handshake time.Duration // from accept, or the CONNECT, to the end of TLS; 15 s
 	Idle      time.Duration // of a connection between requests; 5 min
@@ -117,6 +119,8 @@ type Limits struct {
 	Dial      time.Duration // for all addresses of a name, TLS included; 15 s
 	Response  time.Duration // from the request to the response; 15 min
 	Stall     time.Duration // a body that does not move; 15 min
+	Silence   time.Duration // of both ends of a tunnel that is not looked into; 4 h
+	Total     time.Duration // of one request, or of one such tunnel; 24 h
 	Continue  time.Duration // how long the upstream's 100 is waited for before the agent gets one anyway; 300 ms
 	Linger    time.Duration // for an agent to read an answer that came before its request ended; 2 s
 
@@ -133,10 +137,12 @@ type Limits struct {
 	GuardBody int64 // octets of a body, or of a WebSocket message, that a guard asks for; 10 MiB
 	Wire      httpwire.Limits
 	WebSocket wswire.Limits // of a message
+	H2        h2conn.Limits // its Wire is always the one above
 }
 
 func (l Limits) orDefault() Limits {
 	or(&l.Connections, 256)
+	or(&l.Streams, 1024)
 	or(&l.Handshake, 15*time.Second)
 	or(&l.Idle, 5*time.Minute)
 	or(&l.Head, 30*time.Second)
@@ -144,6 +150,8 @@ func (l Limits) orDefault() Limits {
 	or(&l.Dial, 15*time.Second)
 	or(&l.Response, 15*time.Minute)
 	or(&l.Stall, 15*time.Minute)
+	or(&l.Silence, 4*time.Hour)
+	or(&l.Total, 24*time.Hour)
 	or(&l.Continue, 300*time.Millisecond)
 	or(&l.Linger, 2*time.Second)
 	or(&l.IdleUpstream, 90*time.Second)
@@ -155,6 +163,7 @@ func (l Limits) orDefault() Limits {
 	or(&l.Keepalive, 15*time.Second)
 	or(&l.Controls, 100)
 	or(&l.GuardBody, 10<<20)
+	l.H2.Wire = l.Wire
 	return l
 }
 
@@ -224,6 +233,7 @@ type tenant struct {
 	key     leaseKey
 	uses    int     // calls of Serve; guarded by Server.mu
 	conns   counter // open ones, within the bound
+	streams counter // of HTTP/2, being served
 	refused counter // ones beyond it that are being told so
 	pool    pool
 	tlsUp   *uptls.Client

@@ -6,6 +6,7 @@ package egress
 import (
 	"net"
 	"syscall"
+	"time"
 )
 
 // A socket is what can be asked of the kernel about a connection. Connections
@@ -62,3 +63,11 @@ func (s *socket) gone(mayEnd bool) bool { return s.raw != nil && peerGone(s.raw,
 // usable reports whether a connection on which nothing is expected is open and
 // silent.
 func (s *socket) usable() bool { return s.raw == nil || silent(s.raw) }
+
+// quiet is how long the peer has sent nothing.
+func (s *socket) quiet() time.Duration {
+	if s.raw == nil {
+		return 0
+	}
+	return sinceData(s.raw)
+}

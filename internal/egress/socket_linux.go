@@ -10,6 +10,9 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // States of a TCP connection, as in TCP_INFO (include/net/tcp_states.h).
@@ -36,6 +39,16 @@ func peerGone(raw syscall.RawConn, mayEnd bool) bool {
 		}
 	})
 	return gone || err != nil
+}
+
+// sinceData is how long ago the last data came, by the kernel's count.
+func sinceData(raw syscall.RawConn) (ago time.Duration) {
+	raw.Control(func(fd uintptr) { //nolint:errcheck // a closed connection has no silence to bound
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			ago = time.Duration(info.Last_data_recv) * time.Millisecond
+		}
+	})
+	return ago
 }
 
 func silent(raw syscall.RawConn) bool {

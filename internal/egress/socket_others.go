@@ -11,9 +11,12 @@ import (
 	"net/netip"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 func peerGone(syscall.RawConn, bool) bool { return false }
+
+func sinceData(syscall.RawConn) time.Duration { return 0 }
 
 func silent(syscall.RawConn) bool { return true }
 

@@ -37,7 +37,9 @@ func (c *conn) splice(d policy.Decision, proto string, first []byte, sni string)
 	}
 	defer up.Close()
 	x.out.Upstream = to.String()
+	c.flow.begins()
 	c.flow.await(phaseSplice)
+	c.flow.tunnels(socketOf(c.raw), socketOf(up))
 	if !c.flow.join(resetter{up}, x.vetted(to)) {
 		x.deny(x.cutVerdict("upstream", codes.PolicyDenied, ""))
 		return

@@ -338,3 +338,45 @@ func TestTimeLimits(t *testing.T) {
 		})
 	}
 }
+
+// TestTunnelsAreBoundedInTime: what is not looked into ends as well, when nobody
+// says anything in it, and in the end in any case.
+func TestTunnelsAreBoundedInTime(t *testing.T) {
+	yaml := strings.Replace(basic, "agents:", "      - {id: db, host: db.example.com, ports: [5432/tcp], inspect: none}\nagents:", 1)
+	for name, c := range map[string]struct {
+		limits egress.Limits
+		talk   bool
+		want   string
+	}{
+		"silence":                 {egress.Limits{Silence: 100 * time.Millisecond}, false, "waited too long for either end"},
+		"total, in the middle of": {egress.Limits{Total: 300 * time.Millisecond, Silence: time.Hour}, true, "longer than anything may"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, yaml, func(r *rig) { r.cfg.Limits = c.limits })
+			r.listenAt("db.example.com", "93.184.215.15", 80, func(ln net.Listener) {
+				for {
+					conn, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					go io.Copy(conn, conn)
+				}
+			})
+			r.net.move("93.184.215.15", 80, 5432)
+			conn := r.connect(r.listen(netplan.Explicit), "db.example.com:5432")
+			for c.talk {
+				if _, err := conn.Write([]byte("x")); err != nil {
+					break
+				}
+				if _, err := conn.Read(make([]byte, 1)); err != nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+			io.Copy(io.Discard, conn) //nolint:errcheck // until it is cut
+			if o := r.journal.lastOutcome(t, 1); o.Cut != "limit" || !strings.Contains(o.Error, c.want) {
+				t.Errorf("outcome %+v", o)
+			}
+		})
+	}
+}

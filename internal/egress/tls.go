@@ -99,8 +99,8 @@ func (c *conn) checkHello(d policy.Decision, hello tlshello.Hello) verdict.Verdi
 	case hello.ECH && !full:
 		return verdict.Refuse("tls", codes.SNIMismatch, "an encrypted client hello: the name inside cannot be read")
 	}
-	if full && hello.ALPN != nil && !slices.Contains(hello.ALPN, "http/1.1") {
-		return verdict.Refuse("tls", codes.ALPNDenied, "the greeting does not offer http/1.1")
+	if full && hello.ALPN != nil && !slices.Contains(hello.ALPN, "h2") && !slices.Contains(hello.ALPN, "http/1.1") {
+		return verdict.Refuse("tls", codes.ALPNDenied, "the greeting offers neither h2 nor http/1.1")
 	}
 	return allowed
 }
@@ -137,7 +137,7 @@ type nameKey struct{}
 func (s *Server) downConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:                  tls.VersionTLS12,
-		NextProtos:                  []string{"http/1.1"},
+		NextProtos:                  []string{"h2", "http/1.1"},
 		DynamicRecordSizingDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			host, _ := hello.Context().Value(nameKey{}).(names.Host)
@@ -156,11 +156,17 @@ func (c *conn) terminate(hello tlshello.Hello, raw []byte) {
 		c.handshakeFailed(err, hello)
 		return
 	}
-	c.cl, c.r = secure, bufio.NewReader(secure)
+	c.cl = secure
 	c.tls.ALPN = secure.ConnectionState().NegotiatedProtocol
 	if hello.HasSNI {
 		c.tls.ServerName = c.host
 	}
+	if c.tls.ALPN == "h2" {
+		c.r = nil
+		c.serveH2()
+		return
+	}
+	c.r = bufio.NewReader(secure)
 	c.serveHTTP()
 }
 

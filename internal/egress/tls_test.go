@@ -56,7 +56,7 @@ func TestI4OneNameInTheGreeting(t *testing.T) {
 		"another name":              {basic, &tls.Config{ServerName: "evil.example"}, codes.SNIMismatch},
 		"another name, spliced":     {splices, &tls.Config{ServerName: "evil.example"}, codes.SNIMismatch},
 		"no name, spliced":          {splices, &tls.Config{}, codes.SNIMissing},
-		"no protocol to inspect":    {basic, &tls.Config{ServerName: apiHost, NextProtos: []string{"h2"}}, codes.ALPNDenied},
+		"no protocol to inspect":    {basic, &tls.Config{ServerName: apiHost, NextProtos: []string{"imap"}}, codes.ALPNDenied},
 		"a client without our root": {basic, &tls.Config{ServerName: apiHost}, codes.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {

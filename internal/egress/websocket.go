@@ -148,7 +148,7 @@ func (o *opening) adapt(p *httpwire.Response) {
 // messages if it agrees. Any other answer goes to the agent like that to any
 // request.
 func (x *exchange) openWebSocket() (keep bool) {
-	up, v := x.newUpstream(x.poolKey())
+	up, _, v := x.newUpstream(x.poolKey())
 	if !v.Allowed() {
 		return x.deny(v)
 	}
