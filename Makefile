@@ -52,7 +52,7 @@ generate:
 # What the tests and the demo run besides Go. cc is for the race detector.
 need:
 	@sh scripts/need ip nft curl wget git node npm python3 py:h11 nsenter unshare setpriv mount useradd newgidmap \
-		update-ca-certificates openssl dig ping ps tmux script cc \
+		update-ca-certificates openssl dig iodined dns2tcpd ping ps tmux script cc \
 		ssh psql swaks perl:Net::SSLeay nc.openbsd socat sslscan py:requests py:httpx py:h2 py:websockets
 
 need-bench:

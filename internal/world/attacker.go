@@ -50,7 +50,7 @@ func (a *Attacker) Serve(s Setup, _ *None) error {
 	if err := addresses("lo"); err != nil {
 		return err
 	}
-	if err := addresses("eth0", AttackerAddr+"/24", attackerAddr2+"/24", AttackerAddr6+"/64"); err != nil {
+	if err := addresses("eth0", AttackerAddr+"/24", attackerAddr2+"/24", TunnelAddr+"/24", TunnelAddr2+"/24", AttackerAddr6+"/64"); err != nil {
 		return err
 	}
 	if a.sniff, err = sniff("eth0"); err != nil {

@@ -39,6 +39,10 @@ const (
 	AttackerAddr  = "93.184.217.66"
 	attackerAddr2 = "93.184.217.67"
 	AttackerAddr6 = "2606:2800:220:2::66"
+	// TunnelAddr and TunnelAddr2 are the attacker's too, with port 53 free for
+	// the servers of tunnels.
+	TunnelAddr  = "93.184.217.68"
+	TunnelAddr2 = "93.184.217.69"
 
 	LANAddr      = "10.0.0.5"
 	MetadataAddr = "169.254.169.254"

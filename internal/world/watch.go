@@ -3,7 +3,14 @@
 
 package world
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+)
 
 // A DNS is the resolver of the internet.
 type DNS struct{ w *World }
@@ -72,6 +79,18 @@ func (u *Upstream) Told(gate string) error {
 type Watcher struct {
 	w *World
 	c *child
+}
+
+// Command prepares a program to run in the namespace as root, with the files of
+// the machine. When ctx ends the program is killed with its process group.
+func (a *Watcher) Command(ctx context.Context, argv ...string) *exec.Cmd {
+	enter := []string{"-t", strconv.Itoa(a.c.cmd.Process.Pid), "-m", "-u", "-i", "-n", "-p", "--"}
+	cmd := exec.CommandContext(ctx, "nsenter", append(enter, argv...)...)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + Path, "HOME=/root", "LANG=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
 }
 
 // Packets lists every IP packet that arrived since the world began or since

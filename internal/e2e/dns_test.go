@@ -1,0 +1,203 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"bawn/internal/world/operator"
+)
+
+// dig asks the resolver of the agent's own network, in the shell of a session,
+// and returns the first address of the answer and its status.
+func (s *shell) dig(t *testing.T, args string) (address, status string) {
+	t.Helper()
+	out := s.run(t, "dig +tries=1 +time=10 @198.18.0.1 "+args)
+	_, after, _ := strings.Cut(out, "status: ")
+	status, _, _ = strings.Cut(after, ",")
+	if _, ede, ok := strings.Cut(out, "; EDE: "); ok {
+		_, text, _ := strings.Cut(ede, ": (")
+		text, _, _ = strings.Cut(text, ")")
+		status += " " + text
+	}
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) == 5 && f[3] == "A" && !strings.HasPrefix(line, ";") {
+			return f[4], status
+		}
+	}
+	return "", status
+}
+
+// TestResolverAnswersARealClient shows what dig gets for each kind of question,
+// over UDP and TCP.
+func TestResolverAnswersARealClient(t *testing.T) {
+	h := boot(t)
+	s := h.shell(t, "dev")
+	n := h.w.Names
+	for _, over := range []string{"+notcp", "+tcp", "+tcp +keepopen", "+noedns", "+edns=0 +dnssec +nsid +cookie", "+bufsize=512"} {
+		plain := over == "+noedns"
+		for _, c := range []struct{ ask, address, status string }{
+			{n.API + " A", "198.18.1.1", "NOERROR"},
+			{"aPi.eXaMpLe.CoM A", "198.18.1.1", "NOERROR"},
+			{n.API + " AAAA", "", "NOERROR"},
+			{n.API + " HTTPS", "", "NOERROR"},
+			{n.API + " SVCB", "", "NOERROR"},
+			{n.API + " MX", "", "REFUSED dns_type_denied"},
+			{n.API + " TXT", "", "REFUSED dns_type_denied"},
+			{n.API + " SRV", "", "REFUSED dns_type_denied"},
+			{n.API + " TYPE65399", "", "REFUSED dns_type_denied"},
+			{n.API + " CH A", "", "REFUSED dns_type_denied"},
+			{n.Evil + " A", "", "REFUSED dns_name_not_allowed"},
+			{"c2VjcmV0." + n.Evil + " TXT", "", "REFUSED dns_name_not_allowed"},
+			{"version.bind CH TXT", "", "REFUSED dns_name_not_allowed"},
+		} {
+			address, status := s.dig(t, over+" "+c.ask)
+			want := c.status
+			if plain {
+				want, _, _ = strings.Cut(want, " ")
+			}
+			if address != c.address || status != want {
+				t.Errorf("dig %s %s: %q, %s, want %q, %s", over, c.ask, address, status, c.address, want)
+			}
+		}
+	}
+	if _, status := s.dig(t, "+edns=1 +noednsnegotiation "+n.API+" A"); !strings.HasPrefix(status, "BADVERS") {
+		t.Errorf("EDNS version 1: %s", status)
+	}
+	out := s.run(t, "dig @198.18.0.1 aPi.eXaMpLe.CoM AAAA")
+	if !strings.Contains(out, ";aPi.eXaMpLe.CoM.") || !strings.Contains(out, "60\tIN\tSOA") {
+		t.Errorf("no data says:\n%s", out)
+	}
+	if queries, err := h.w.DNS.Queries(); err != nil || len(queries) > 0 {
+		t.Errorf("I3: the resolver of the world was asked %v (%v)", queries, err)
+	}
+	seen := h.decisions(t, func(r operator.Record) bool { return r.Proto == "dns" })
+	if len(seen) < 6*13 {
+		t.Errorf("%d queries are on record", len(seen))
+	}
+}
+
+// TestI13SyntheticAddressesOutliveTheProxy: an address that was given means its
+// name to the next proxy too, and to no other agent of that name.
+func TestI13SyntheticAddressesOutliveTheProxy(t *testing.T) {
+	h := boot(t)
+	n := h.w.Names
+	s := h.shell(t, "dev")
+	api, _ := s.dig(t, n.API)
+	files, _ := s.dig(t, n.Files)
+	for range 3 {
+		h.signal(t, "proxy", "KILL")
+		eventually(t, "the next proxy answers", func() bool { _, status := s.dig(t, n.Git); return status == "NOERROR" })
+		if again, _ := s.dig(t, n.Files); again != files {
+			t.Errorf("%s has %s, then %s", n.Files, files, again)
+		}
+		// By the address that was given before the kill, without asking again.
+		if status, code := s.curl(t, "https://"+n.API+"/"+token(), "--noproxy", "'*'", "--resolve", n.API+":443:"+api); status != "200" {
+			t.Errorf("by %s: %s %s", api, status, code)
+		}
+	}
+	s.end()
+
+	without := strings.Replace(usual, "  dev: {profile: coder}\n", "", 1)
+	h.apply(t, without)
+	h.bawn(t, "agent", "remove", "dev")
+	if out := h.root(t, "ls /var/lib/bawn/proxy/names /var/lib/bawn/proxy/labels").out; strings.Contains(out, "dev.") {
+		t.Errorf("left of an agent that is gone: %s", out)
+	}
+	h.bawn(t, "agent", "create", "dev", "--user", "bob", "--placement", "netns")
+	h.apply(t, usual)
+	s = h.shell(t, "dev")
+	if status, _ := s.curl(t, "https://"+n.API+"/", "--noproxy", "'*'", "--resolve", n.API+":443:"+api); status == "200" {
+		t.Errorf("an address of the agent before still means %s", n.API)
+	}
+	if d := h.decisions(t, all); d[len(d)-1].Code != "synthetic_unknown" || d[len(d)-1].User != "bob" {
+		t.Errorf("record %+v", d[len(d)-1])
+	}
+	if first, _ := s.dig(t, n.Git); first != api {
+		t.Errorf("the new agent's first address is %s, not %s: it has the old one's names", first, api)
+	}
+}
+
+// TestNamesUnderWildcardsHaveABudget: whichever way names come, and through any
+// crash, an agent makes up no more than its budget, and the resolvers of the
+// world are asked for no more.
+func TestNamesUnderWildcardsHaveABudget(t *testing.T) {
+	h := bootWith(t, operator.Options{Binary: built.bawn(t), Config: "version: 1\nwildcards: {names: 4}\n"})
+	h.agents(t)
+	wild := h.w.Names.Wild
+	h.apply(t, fmt.Sprintf(`version: 1
+profiles:
+  coder:
+    rules:
+      - {host: "*.%s", ports: [443, 80]}
+      - {host: named.%s}
+agents:
+  dev: {profile: coder}
+  guest: {profile: coder}
+`, wild, wild))
+	at := func(label string) string { return "https://" + label + "." + wild + "/" + token() }
+	for placement, agent := range placements() {
+		if err := h.w.DNS.Forget(); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ label, code string }{
+			{"a", ""}, {"b", ""}, {"c.d", ""}, {"a", ""},
+			{strings.Repeat("x", 60) + "." + strings.Repeat("y", 60), "dns_label_budget"},
+		} {
+			if status, code := h.curl(t, agent, at(c.label)); code != c.code || (code == "") != (status == "200") {
+				t.Errorf("%s: %s: %s %q, want %q", placement, c.label, status, code, c.code)
+			}
+		}
+		if agent == "dev" {
+			h.byDNS(t, wild)
+		} else if status, code := h.curl(t, agent, "http://fourth."+wild+"/"); status != "200" {
+			t.Errorf("%s: the fourth: %s %q", placement, status, code)
+		}
+		if err := h.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Up(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ label, code string }{{"e", "dns_label_budget"}, {"f.a", "dns_label_budget"}, {"a", ""}, {"named", ""}} {
+			if status, code := h.curl(t, agent, at(c.label)); code != c.code || (code == "") != (status == "200") {
+				t.Errorf("%s, after a crash: %s: %s %q, want %q", placement, c.label, status, code, c.code)
+			}
+		}
+		if status, code := h.curl(t, agent, "http://g."+wild+"/"); status != "429" || code != "dns_label_budget" {
+			t.Errorf("%s: in the clear: %s %q", placement, status, code)
+		}
+		queries, err := h.w.DNS.Queries()
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := []string{"a", "b", "c.d", "fourth", "named"}
+		for _, q := range queries {
+			if label := strings.TrimSuffix(q.Name, "."+wild); !slices.Contains(asked, label) {
+				t.Errorf("%s: the resolver was asked: %s", placement, q)
+			}
+		}
+	}
+}
+
+// byDNS uses up the last name by a question, and one that is known already.
+func (h *host) byDNS(t *testing.T, wild string) {
+	t.Helper()
+	s := h.shell(t, "dev")
+	defer s.end()
+	for _, c := range []struct{ label, status string }{
+		{"a", "NOERROR"}, {"fourth", "NOERROR"}, {"fifth", "REFUSED dns_label_budget"}, {"c.d", "NOERROR"}, {"named", "NOERROR"},
+	} {
+		if _, status := s.dig(t, c.label+"."+wild); status != c.status {
+			t.Errorf("dig %s: %s, want %s", c.label, status, c.status)
+		}
+	}
+	// The transparent path, by a name that was asked for before.
+	if status, code := s.curl(t, "https://fourth."+wild+"/", "--noproxy", "'*'"); status != "200" {
+		t.Errorf("transparent: %s %q", status, code)
+	}
+}
