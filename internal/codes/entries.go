@@ -91,7 +91,7 @@ func bodyEntries() []Entry {
 			Agent: fixRequest, Operator: showRecord},
 		{Code: FieldNotAllowed, Meaning: "The body has a field that the guard of this host does not allow.", Status: 403,
 			Agent: "Leave the field away if the task allows it. " + askOperator, Operator: showRecord + " The field may be named in `allow_fields:` where the guard takes it."},
-		{Code: ContentTypeDenied, Meaning: "The type of the body is not one that the guard of this host can judge.", Status: 415,
+		{Code: ContentTypeDenied, Meaning: "The body, or the answer that is asked for, is of a type that cannot be judged here, such as DNS over HTTPS.", Status: 415,
 			Agent: askOperator, Operator: showRecord},
 	}
 }

@@ -15,6 +15,7 @@
 //	head.go         the head of one request: strict, canonical, judged
 //	guard.go        guards, and the body where one asks for it
 //	authority.go    what an agent must not send is taken out
+//	doh.go          questions to a resolver by HTTP are refused
 //	budget.go       names that the agent makes up under wildcards are counted
 //	record.go       the decision goes on record, and the lease is checked again
 //	dial.go         the name is resolved, every address vetted, one dialled

@@ -244,6 +244,9 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 		return x.ws.v
 	}
 	x.rec.Inspect = policy.InspectFull.String()
+	if v := noDNS(x.q.Fields); !v.Allowed() {
+		return v
+	}
 	if v := x.bodySoFar(); !v.Allowed() {
 		return v
 	}
