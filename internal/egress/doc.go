@@ -34,6 +34,7 @@
 //	ws_end.go       one end of a WebSocket: what is written, pings, the close
 //	splice.go       bytes between two connections, unread
 //	carry.go        one direction of them
+//	greetings.go    a second greeting in TLS that is spliced
 //	deny.go         what an agent hears instead
 //	live.go         open connections are judged again, and bounded in time
 //

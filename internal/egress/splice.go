@@ -9,6 +9,7 @@ import (
 	"bawn/internal/codes"
 	"bawn/internal/guard"
 	"bawn/internal/policy"
+	"bawn/internal/tlshello"
 	"bawn/internal/verdict"
 )
 
@@ -80,19 +81,17 @@ func (x *exchange) pump(up net.Conn, first []byte) {
 	c := x.c
 	buffered, _ := c.r.Peek(c.r.Buffered())
 	first = append(first, buffered...)
+	var g *greetings
+	if x.rec.Proto == "tls" {
+		g = &greetings{judge: func(h tlshello.Hello) verdict.Verdict { return c.checkHello(x.d, h) }}
+	}
 	down := make(chan int64)
 	go func() {
-		n, err := c.s.carry(c.raw, up)
+		n, err := g.down(c.s, c.raw, up)
 		endHalf(c.raw, up, err)
 		down <- n
 	}()
-	n, err := up.Write(first)
-	sent := int64(n)
-	if err == nil {
-		var more int64
-		more, err = c.s.carry(up, c.raw)
-		sent += more
-	}
+	sent, err := g.up(x, up, first)
 	endHalf(up, c.raw, err)
 	x.out.BytesUp, x.out.BytesDown = sent, <-down
 	if v := x.cutVerdict("upstream", "", ""); x.flow.wasCut() != nil {

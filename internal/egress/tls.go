@@ -80,10 +80,14 @@ func (c *conn) noGreeting(err error) {
 	_, malformed := errors.AsType[*tlshello.Error](err)
 	switch {
 	case malformed, errors.Is(err, tlshello.ErrTooLarge):
-		c.refuse(verdict.Refuse("tls", codes.ProtocolError, err.Error()), "tls")
+		c.refuse(malformedGreeting(err), "tls")
 	case c.flow.wasCut() != nil:
 		c.refuse(verdict.Refuse("tls", codes.ProtocolError, c.flow.wasCut().detail), "tls")
 	}
+}
+
+func malformedGreeting(err error) verdict.Verdict {
+	return verdict.Refuse("tls", codes.ProtocolError, err.Error())
 }
 
 // checkHello judges a greeting. Whoever ends TLS knows the name of the tunnel

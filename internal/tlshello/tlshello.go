@@ -121,6 +121,10 @@ type Reader struct {
 // Raw returns every byte that was fed, to be replayed.
 func (r *Reader) Raw() []byte { return r.raw }
 
+// Size is how many of those bytes are records of the ClientHello, once it is
+// complete.
+func (r *Reader) Size() int { return r.read }
+
 // Feed takes the next bytes. done reports a complete ClientHello; bytes behind
 // it are kept in [Reader.Raw] and not looked at. After done or an error the
 // Reader takes no more.
