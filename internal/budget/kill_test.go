@@ -51,7 +51,7 @@ func takeForever(dir string) error {
 
 // words collects what a child says, and tells when it has begun to.
 type words struct {
-	bytes.Buffer
+	buf   bytes.Buffer
 	once  sync.Once
 	begun chan struct{}
 }
@@ -59,7 +59,7 @@ type words struct {
 // Write takes more in.
 func (w *words) Write(p []byte) (int, error) {
 	w.once.Do(func() { close(w.begun) })
-	return w.Buffer.Write(p)
+	return w.buf.Write(p)
 }
 
 // TestI13KilledAtAnyInstantNoCountIsLost: what was let through is counted.
@@ -82,9 +82,9 @@ func TestI13KilledAtAnyInstantNoCountIsLost(t *testing.T) {
 		cmd.Process.Kill()
 		err := cmd.Wait()
 		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Fatalf("%v\n%s", err, out.String())
+			t.Fatalf("%v\n%s", err, out.buf.String())
 		}
-		through += bytes.Count(out.Bytes(), []byte("\n"))
+		through += bytes.Count(out.buf.Bytes(), []byte("\n"))
 	}
 	// Each kill may have come between the count and the word of it.
 	for limit, want := range map[int]codes.Code{max(through, 1): codes.DNSLabelBudget, through + rounds + 1: ""} {

@@ -63,7 +63,7 @@ func giveForever(dir string, day int64) error {
 
 // words collects what a child says, and tells when it has begun to.
 type words struct {
-	bytes.Buffer
+	buf   bytes.Buffer
 	once  sync.Once
 	begun chan struct{}
 }
@@ -71,7 +71,7 @@ type words struct {
 // Write takes more in.
 func (w *words) Write(p []byte) (int, error) {
 	w.once.Do(func() { close(w.begun) })
-	return w.Buffer.Write(p)
+	return w.buf.Write(p)
 }
 
 // TestI13KilledAtAnyInstantNoAddressMeansAnotherName: what an agent was told
@@ -95,10 +95,10 @@ func TestI13KilledAtAnyInstantNoAddressMeansAnotherName(t *testing.T) {
 		cmd.Process.Kill()
 		err := cmd.Wait()
 		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Fatalf("%v\n%s", err, out.String())
+			t.Fatalf("%v\n%s", err, out.buf.String())
 		}
 		last := map[string]netip.Addr{}
-		for lines := bufio.NewScanner(out); lines.Scan(); {
+		for lines := bufio.NewScanner(&out.buf); lines.Scan(); {
 			var addr, name string
 			if _, err := fmt.Sscan(lines.Text(), &addr, &name); err != nil {
 				t.Fatalf("told %q", lines.Text())
