@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bawn/internal/admin"
-	"bawn/internal/apitype"
 	"bawn/internal/config"
 	"bawn/internal/supervise"
 )
@@ -78,11 +77,7 @@ func (a *app) ready(ctx context.Context) error {
 			failed = append(failed, string(l.Placement))
 		}
 	}
-	switch {
-	case len(failed) > 0:
-		printDoctor(a.stderr, d)
-	case !hostSound(d):
-		d.Lines = slices.DeleteFunc(d.Lines, func(l apitype.DoctorLine) bool { return l.OK })
+	if len(failed) > 0 || !hostSound(d) {
 		printDoctor(a.stderr, d)
 	}
 	for _, p := range failed {

@@ -10,11 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 
 	"bawn/internal/world"
+	"bawn/internal/world/supply"
 )
 
 // prebuilt spares a test run the build of the program.
@@ -37,8 +38,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// undiciVersion works on Node 18 and later.
-const undiciVersion = "undici@6"
+// npmPackages are those that the client programs import; this undici works on
+// Node 18 and later.
+var npmPackages = []string{"undici@6", "ws@8", "https-proxy-agent@7", "@grpc/grpc-js@1", "@grpc/proto-loader@0.7"}
 
 // built holds what is built once for all tests. Its directory is set by
 // TestMain, before any test runs.
@@ -97,52 +99,32 @@ func (f *fixtures) clients(t *testing.T) string {
 				return err
 			}
 		}
-		return undici(to)
+		packages, err := supply.NPM(npmPackages...)
+		if err != nil {
+			return err
+		}
+		return os.CopyFS(filepath.Join(to, "node_modules"), os.DirFS(filepath.Join(packages, "node_modules")))
 	})
-}
-
-// undici adds the package to a directory.
-func undici(to string) error {
-	from, err := installed(undiciVersion)
-	if err != nil {
-		return err
-	}
-	return os.CopyFS(filepath.Join(to, "node_modules"), os.DirFS(filepath.Join(from, "node_modules")))
 }
 
 // node24 is the program of a Node that reads proxy variables by itself.
 func (f *fixtures) node24(t *testing.T) string {
 	t.Helper()
-	dir, err := installed("node@24")
+	dir, err := supply.NPM("node@24")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(dir, "node_modules", "node", "bin", "node")
 }
 
-// installed gives a directory with the package, installed with the machine's
-// own settings of npm into a cache that later runs find again.
-func installed(what string) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, "bawn-e2e", strings.ReplaceAll(what, "@", "-"))
-	if _, err := os.Stat(filepath.Join(dir, "whole")); err == nil {
-		return dir, nil
-	}
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
-		return "", err
-	}
-	cmd := exec.Command("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", dir, what)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm install %s: %w: %s", what, err, out)
-	}
-	return dir, os.WriteFile(filepath.Join(dir, "whole"), nil, 0o644)
+// grpc builds gRPC's interoperability programs, "server" and "client".
+func (f *fixtures) grpc(t *testing.T) string {
+	t.Helper()
+	return f.once(t, "grpc", func(to string) error { return goBuild(to+"/", "./...", "-C", "testdata/grpc") })
 }
 
 func goBuild(to, what string, flags ...string) error {
-	args := append(append([]string{"build", "-trimpath"}, flags...), "-o", to, what)
+	args := slices.Concat([]string{"build"}, flags, []string{"-trimpath", "-o", to, what})
 	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -151,7 +151,7 @@ func (i *Internet) servePages(root *pki, dir string) error {
 	}
 	api := apiPages(&i.gates)
 	all := byHost{other: api, pages: map[string]http.Handler{
-		n.Git: git, n.NPM: npmPages(n.NPM), n.PyPI: pypiPages(), n.GoProxy: goPages(),
+		n.Git: git, n.GitH2: git, n.NPM: npmPages(n.NPM), n.PyPI: pypiPages(), n.GoProxy: goPages(),
 	}}
 	cert := func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if h.ServerName == "" || strings.HasSuffix(h.ServerName, ".org") {

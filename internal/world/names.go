@@ -11,7 +11,6 @@ const (
 	HostAddr6 = "2606:2800:220:50::2"
 
 	gatewayAddr  = "192.168.50.1"
-	ParentAddr   = gatewayAddr // a private address, as proxies of a network have
 	gatewayAddr6 = "2606:2800:220:50::1"
 
 	DNSAddr      = "93.184.216.53"
@@ -55,6 +54,7 @@ type Names struct {
 	Files    string // the same pages under another name
 	Wild     string // "*." of it leads to the pages of API
 	Git      string // git over https: /tools/hello.git
+	GitH2    string // the same in HTTP/2
 	NPM      string // an npm registry with two packages
 	PyPI     string // a Python index with one package
 	GoProxy  string // a Go module proxy with one module
@@ -67,7 +67,6 @@ type Names struct {
 	SSH       string
 	Postgres  string
 	SMTP      string
-	Parent    string
 	TLS       string
 
 	SelfSigned string // a certificate that nobody signed
@@ -92,6 +91,7 @@ func AllNames() Names {
 		Files:    "files.example.com",
 		Wild:     "wild.example.com",
 		Git:      "git.example.com",
+		GitH2:    "git-h2.example.com",
 		NPM:      "registry.example.net",
 		PyPI:     "pypi.example.net",
 		GoProxy:  "goproxy.example.net",
@@ -104,7 +104,6 @@ func AllNames() Names {
 		SSH:       "ssh.example.com",
 		Postgres:  "pg.example.com",
 		SMTP:      "smtp.example.com",
-		Parent:    "proxy.corp.example",
 		TLS:       "tls.example.com",
 
 		SelfSigned: "self-signed.example.com",
@@ -137,6 +136,7 @@ func zone() map[string][]Answer {
 		n.GoProxy:     {{Addrs: []string{registryAddr}}},
 		n.Database:    {{Addrs: []string{databaseAddr}}},
 		n.H2:          {{Addrs: []string{h2Addr}}},
+		n.GitH2:       {{Addrs: []string{h2Addr}}},
 		n.H2Only:      {{Addrs: []string{h2OnlyAddr}}},
 		n.GRPC:        {{Addrs: []string{GRPCAddr}}},
 		n.WebSocket:   {{Addrs: []string{WebSocketAddr}}},
@@ -144,7 +144,6 @@ func zone() map[string][]Answer {
 		n.Postgres:    {{Addrs: []string{PostgresAddr}}},
 		n.SMTP:        {{Addrs: []string{SMTPAddr}}},
 		n.TLS:         {{Addrs: []string{TLSAddr}}},
-		n.Parent:      {{Addrs: []string{ParentAddr}}},
 		n.SelfSigned:  {{Addrs: []string{brokenAddr}}},
 		n.Expired:     {{Addrs: []string{brokenAddr}}},
 		n.WrongHost:   {{Addrs: []string{brokenAddr}}},
