@@ -107,7 +107,9 @@ func (o *opening) read(q *httpwire.Request) verdict.Verdict {
 	return allowed
 }
 
-// accepts judges a server's 101 (RFC 6455 section 4.1).
+// accepts judges a server's 101 (RFC 6455 section 4.1). Each side has parameters
+// of its own for compression, but it is not done for the agent's alone: that
+// would cost both ends of the short way and spare nobody.
 func (o *opening) accepts(p *httpwire.Response) (problem string) {
 	accept, _ := p.Fields.Get("sec-websocket-accept")
 	protocol, chosen := p.Fields.Get("sec-websocket-protocol")
@@ -126,6 +128,9 @@ func (o *opening) accepts(p *httpwire.Response) (problem string) {
 	}
 	if o.up, ok = wswire.Agreed(answer, o.offered); !ok {
 		return "an extension, or a parameter of one, that was not offered"
+	}
+	if !o.up.Deflate { // nor on the short way to the agent
+		o.down, o.answer = wswire.Params{}, ""
 	}
 	return ""
 }

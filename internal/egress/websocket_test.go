@@ -389,7 +389,7 @@ func heard(t testing.TB, r *bufio.Reader, from wswire.Role) string {
 		}
 		return control
 	}
-	in.Reset(r, from, true, wswire.Limits{})
+	in.Reset(r, from, true, wswire.Limits{Message: 1 << 30, Free: 1 << 30})
 	op, compressed, err := in.Next()
 	if err == nil {
 		var data []byte

@@ -46,15 +46,18 @@ type webSocket struct {
 func newWebSocket(x *exchange, up *h1Upstream) *webSocket {
 	c := x.c
 	w := &webSocket{x: x, up: up, v: allowed}
-	lim := c.s.lim.WebSocket
+	passed := c.s.lim.WebSocket
+	or(&passed.Free, 16<<20) // nothing of it is held
+	lim := passed
 	if len(x.d.Guards) > 0 {
 		w.view = x.messageView()
+		lim = c.s.lim.WebSocket
 		if lim.Message == 0 || lim.Message > c.s.lim.GuardBody {
 			lim.Message = c.s.lim.GuardBody
 		}
 	}
 	w.agent.init(c.s, c.cl, c.raw, c.r, wswire.Client, x.ws.down, lim)
-	w.server.init(c.s, up.conn, up.sock.conn, up.r, wswire.Server, x.ws.up, c.s.lim.WebSocket)
+	w.server.init(c.s, up.conn, up.sock.conn, up.r, wswire.Server, x.ws.up, passed)
 	w.hooks(&w.agent, &w.server)
 	w.hooks(&w.server, &w.agent)
 	return w

@@ -56,7 +56,7 @@ func TestWebSocketViolations(t *testing.T) {
 		"a fragmented ping":         {func(w *ws) { w.say(ping, false, 0, "a") }, "close 1002 websocket_protocol_error", codes.WebSocketProtocolError},
 		"a text that is no UTF-8":   {func(w *ws) { w.say(text, true, 0, "\xff") }, "close 1007 websocket_protocol_error", codes.WebSocketProtocolError},
 		"one that does not inflate": {func(w *ws) { w.say(text, true, 4, "\xff\xff") }, "close 1007 websocket_protocol_error", codes.WebSocketProtocolError},
-		"one that inflates too far": {func(w *ws) { w.say(binary, true, 4, squeezed(strings.Repeat("a", 2<<20))) }, "close 1009 body_too_large", codes.BodyTooLarge},
+		"one that inflates too far": {func(w *ws) { w.say(binary, true, 4, squeezed(strings.Repeat("a", 20<<20))) }, "close 1009 body_too_large", codes.BodyTooLarge},
 		"a close status of none":    {func(w *ws) { w.say(bye, true, 0, "\x03\xed") }, "close 1002 websocket_protocol_error", codes.WebSocketProtocolError},
 		"too many pings": {func(w *ws) {
 			for range 400 {

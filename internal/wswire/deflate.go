@@ -90,7 +90,7 @@ func (r *Reader) inflate(p []byte) (n int, err error) {
 		if r.size > r.lim.Message {
 			return 0, tooBig("a message that inflates to too many octets")
 		}
-		if r.size > freeRatio && r.size/int64(r.lim.Ratio) > r.wire {
+		if r.size > r.lim.Free && r.size/int64(r.lim.Ratio) > r.wire {
 			return 0, tooBig("a message that inflates too far")
 		}
 		if err != nil {

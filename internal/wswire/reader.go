@@ -13,7 +13,8 @@ import (
 type Limits struct {
 	Message   int64 // octets of a message, decompressed; 64 MiB
 	Fragments int   // frames of a message; 131,072
-	Ratio     int   // octets that one compressed octet may become, in messages of more than 1 MiB; 200
+	Ratio     int   // octets that one compressed octet may become; 200
+	Free      int64 // octets that a message may inflate to in any ratio; 1 MiB
 }
 
 func (l Limits) orDefault() Limits {
@@ -26,11 +27,11 @@ func (l Limits) orDefault() Limits {
 	if l.Ratio == 0 {
 		l.Ratio = 200
 	}
+	if l.Free == 0 {
+		l.Free = 1 << 20
+	}
 	return l
 }
-
-// freeRatio is how many octets a message may inflate to in any ratio.
-const freeRatio = 1 << 20
 
 // A Reader reads what one peer sends. It is made ready by Reset. After an error
 // it gives that error for ever.
@@ -89,8 +90,8 @@ func (r *Reader) Next() (op Opcode, compressed bool, err error) {
 	return r.h.Op, r.compressed, nil
 }
 
-// Read gives octets of the message as they are here, and io.EOF with the last
-// of them.
+// Read gives octets of the message as they are here, over as many frames as are
+// here, and io.EOF with the last of them.
 func (r *Reader) Read(p []byte) (n int, err error) {
 	switch {
 	case r.err != nil:
@@ -102,7 +103,7 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 	case r.compressed:
 		n, err = r.inflate(p)
 	default:
-		n, err = r.payload(p)
+		n, err = r.gather(p)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, r.fail(err)
@@ -150,6 +151,36 @@ func (r *Reader) release() {
 		r.z.free()
 		r.z = nil
 	}
+}
+
+// gather reads as many octets as are here, so that a message in many small
+// frames does not become one in more.
+func (r *Reader) gather(p []byte) (n int, err error) {
+	for {
+		m, err := r.payload(p[n:])
+		n += m
+		if err != nil || n == len(p) || !r.more() {
+			return n, err
+		}
+	}
+}
+
+// more reports whether another octet of the message, or its end, can be read
+// without waiting, and before any control frame.
+func (r *Reader) more() bool {
+	have := r.src.Buffered()
+	if r.left > 0 || have < 2 {
+		return r.left > 0 && have > 0
+	}
+	b, _ := r.src.Peek(2) // as many are buffered
+	size, empty := headerSize(b[1]), b[1]&0x7f == 0
+	switch {
+	case Opcode(b[0]&0xf) != Continuation || have < size:
+		return false
+	case empty:
+		return b[0]&0x80 != 0
+	}
+	return have > size
 }
 
 // payload reads octets of the message as they stand in its frames.

@@ -222,6 +222,26 @@ func TestReadAsItComes(t *testing.T) {
 	}
 }
 
+// TestReadGathersFrames: many small frames that are here become one piece, up to
+// a control frame, which is heard in its place.
+func TestReadGathersFrames(t *testing.T) {
+	var r wswire.Reader
+	heard := 0
+	r.Control = func(wswire.Opcode, []byte) error { heard++; return nil }
+	in := frame(text, false, 0, "a") + strings.Repeat(frame(cont, false, 0, "bc"), 20) + frame(ping, true, 0, "") + frame(cont, false, 0, "d") + frame(cont, true, 0, "")
+	r.Reset(bufio.NewReader(strings.NewReader(in)), wswire.Client, false, wswire.Limits{})
+	if _, _, err := r.Next(); err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, 100)
+	if n, err := r.Read(p); n != 41 || err != nil || heard != 0 {
+		t.Errorf("got %d octets, %v, %d pings", n, err, heard)
+	}
+	if n, err := r.Read(p); n != 1 || !errors.Is(err, io.EOF) || heard != 1 {
+		t.Errorf("got %d octets, %v, %d pings", n, err, heard)
+	}
+}
+
 func TestHandlersEndTheStream(t *testing.T) {
 	stop := errors.New("stop")
 	var r wswire.Reader
