@@ -175,7 +175,7 @@ func TestClientConforms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := h2spec(t, "h2specd", []string{clientFor + "=1"}, "-f", strconv.Itoa(freePorts(t, 120)), "-o", "5", "-e", self)
+	out := h2spec(t, "h2specd", []string{clientFor + "=1", "GORACE=atexit_sleep_ms=0"}, "-f", strconv.Itoa(freePorts(t, 120)), "-o", "5", "-e", self)
 	failed := 0
 	for _, m := range regexp.MustCompile(`(?m)×.*?(\d+: .*)$`).FindAllStringSubmatch(out, -1) {
 		failed++

@@ -80,14 +80,16 @@ func serveH2(t testing.TB, lim h2conn.Limits, handle func(*h2conn.ServerStream))
 
 // transport is the client of another house.
 func transport(t testing.TB, addr string) *http2.Transport {
-	tr := &http2.Transport{
+	return &http2.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		DialTLS: func(network, _ string, cfg *tls.Config) (net.Conn, error) {
-			return tls.Dial(network, addr, cfg)
+			nc, err := tls.Dial(network, addr, cfg)
+			if err == nil {
+				t.Cleanup(func() { nc.Close() })
+			}
+			return nc, err
 		},
 	}
-	t.Cleanup(tr.CloseIdleConnections)
-	return tr
 }
 
 // dialH2 opens a client of this package.

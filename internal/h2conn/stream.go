@@ -39,6 +39,9 @@ func (s *stream) init(c *conn, id uint32) {
 	s.body.init(s)
 }
 
+// ID returns the number of the stream.
+func (s *stream) ID() uint32 { return s.id }
+
 // Body returns what the peer sends on the stream.
 func (s *stream) Body() *Body { return &s.body }
 
