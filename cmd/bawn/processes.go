@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bawn/internal/admin"
+	"bawn/internal/apitype"
 	"bawn/internal/config"
 	"bawn/internal/supervise"
 )
@@ -77,7 +78,11 @@ func (a *app) ready(ctx context.Context) error {
 			failed = append(failed, string(l.Placement))
 		}
 	}
-	if len(failed) > 0 || !hostSound(d) {
+	switch {
+	case len(failed) > 0:
+		printDoctor(a.stderr, d)
+	case !hostSound(d):
+		d.Lines = slices.DeleteFunc(d.Lines, func(l apitype.DoctorLine) bool { return l.OK })
 		printDoctor(a.stderr, d)
 	}
 	for _, p := range failed {

@@ -174,8 +174,8 @@ func (c *conn) panicked(p any) {
 		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 }
 
-// answering is how many connections beyond its bound an agent is answered on at
-// a time.
+// answering is how many connections or streams beyond its bound an agent is
+// answered on at a time.
 const answering = 32
 
 // tooMany refuses a connection beyond the agent's bound. A client of the

@@ -58,7 +58,11 @@ func (x *exchange) upstream() (upstreamLeg, verdict.Verdict) {
 }
 
 func (x *exchange) poolKey() poolKey {
-	return poolKey{rule: x.d.Verdict.Rule, credential: x.d.Credential, host: x.host, port: x.port, plain: x.c.plain}
+	key := poolKey{rule: x.d.Verdict.Rule, credential: x.d.Credential, host: x.host, port: x.port, plain: x.c.plain}
+	for _, p := range x.d.Addresses {
+		key.addresses += p.String() + " "
+	}
+	return key
 }
 
 // pooled returns a leg on a connection that is open; nil if none will do. gRPC

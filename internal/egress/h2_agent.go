@@ -66,12 +66,21 @@ func (x *exchange) stream() {
 	}
 	t := x.c.t
 	if !t.streams.enter(x.c.s.lim.Streams) {
-		x.host, x.port = x.c.host, x.c.port
-		x.deny(verdict.Refuse("accept", codes.ConcurrencyExceeded, ""))
+		x.tooMany()
 		return
 	}
 	defer t.streams.leave()
 	x.run()
+}
+
+// tooMany refuses a stream beyond the agent's bound. An answer waits for the
+// agent's window, so that only a few get one.
+func (x *exchange) tooMany() {
+	x.host, x.port = x.c.host, x.c.port
+	if x.mute = !x.c.t.refused.enter(answering); !x.mute {
+		defer x.c.t.refused.leave()
+	}
+	x.deny(verdict.Refuse("accept", codes.ConcurrencyExceeded, ""))
 }
 
 // working counts the streams that are served: while there are any, the

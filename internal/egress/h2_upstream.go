@@ -36,8 +36,12 @@ func (up *h2Upstream) close() {
 	up.client.Close()
 }
 
-// open begins a request on the connection; nil if it can carry no more.
+// open begins a request on the connection; nil if it can carry no more, or if
+// the request has been cut: the head goes from here.
 func (up *h2Upstream) open(x *exchange) *h2Request {
+	if x.flow.wasCut() != nil {
+		return nil
+	}
 	r := &h2Request{up: up, whole: !x.q.Framing.HasBody()}
 	if x.grpc {
 		// For one connection only, and so taken out before; servers of gRPC

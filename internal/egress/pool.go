@@ -13,8 +13,9 @@ import (
 
 // A poolKey is what two requests of one lease must share to use one connection.
 type poolKey struct {
-	rule       string
+	rule       string // the first of those that allow them
 	credential string
+	addresses  string // what all of those let the host resolve to, beside public addresses
 	host       names.Host
 	port       uint16
 	plain      bool

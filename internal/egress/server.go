@@ -234,7 +234,7 @@ type tenant struct {
 	uses    int     // calls of Serve; guarded by Server.mu
 	conns   counter // open ones, within the bound
 	streams counter // of HTTP/2, being served
-	refused counter // ones beyond it that are being told so
+	refused counter // of either, ones beyond the bound that are being told so
 	pool    pool
 	tlsUp   *uptls.Client
 }

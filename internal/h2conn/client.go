@@ -56,7 +56,7 @@ func (k *Client) usable() error {
 	switch {
 	case c.err != nil || c.draining || c.lastID >= maxStream:
 		return ErrGone
-	case len(c.streams) >= c.peerStreams:
+	case len(c.streams) >= c.peerStreams, c.out != nil && len(c.out.b) >= maxHeads:
 		return ErrFull
 	}
 	return nil

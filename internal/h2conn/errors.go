@@ -14,7 +14,8 @@ import (
 )
 
 var (
-	// ErrFull says that the server allows no more streams for now.
+	// ErrFull says that the server allows no more streams for now, or has not
+	// taken the heads of those before.
 	ErrFull = errors.New("the server allows no more streams for now")
 	// ErrGone says that the connection takes no more streams. A stream that
 	// ends with it was not processed by the server.

@@ -307,3 +307,35 @@ func TestInterimResponsesNobodyReads(t *testing.T) {
 		}
 	})
 }
+
+// TestServerThatDoesNotRead: requests that are given up cost no memory, even if
+// the server never takes their heads.
+func TestServerThatDoesNotRead(t *testing.T) {
+	withClient(t, h2conn.Limits{}, func(p *peer, k *h2conn.Client) {
+		pause := make(chan struct{})
+		p.mu.Lock()
+		p.pause = pause
+		p.mu.Unlock()
+		p.fr.WritePing(false, [8]byte{}) // so that the reader comes by the pause
+		synctest.Wait()
+		q := &httpwire.Request{Method: "GET", Fields: httpwire.Fields{
+			{Name: "Host", Value: "h"}, {Name: "X", Value: strings.Repeat("x", 8<<10)},
+		}}
+		opened := 0
+		for range 10_000 {
+			s, err := k.Open(q, "https", "/", true)
+			if err != nil {
+				break
+			}
+			opened++
+			s.Reset(http2.ErrCodeCancel)
+		}
+		if opened > 200 {
+			t.Errorf("the heads of %d requests wait", opened)
+		}
+		if k.Usable() {
+			t.Error("the connection is still usable")
+		}
+		close(pause)
+	})
+}

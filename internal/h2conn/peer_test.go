@@ -31,7 +31,6 @@ type peer struct {
 
 	encoded bytes.Buffer
 	enc     *hpack.Encoder
-	client  bool
 
 	mu    sync.Mutex
 	log   []string
@@ -39,31 +38,46 @@ type peer struct {
 	pause chan struct{}  // reading goes on when it is closed; nil: it goes on
 	gone  bool
 	err   error
+
+	window int            // of streams, as the other end has set it
+	given  map[uint32]int // by its updates
+	spent  map[uint32]int
 }
 
-func newPeer(t *testing.T, nc net.Conn, client bool) *peer {
-	p := &peer{t: t, nc: nc, fr: http2.NewFramer(nc, nc), client: client, data: map[uint32]int{}}
+func wire(t *testing.T, nc net.Conn) *peer {
+	p := &peer{
+		t: t, nc: nc, fr: http2.NewFramer(nc, nc),
+		data: map[uint32]int{}, given: map[uint32]int{}, spent: map[uint32]int{}, window: 65_535,
+	}
 	p.fr.AllowIllegalWrites = true
 	p.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	p.enc = hpack.NewEncoder(&p.encoded)
-	go p.read()
 	return p
 }
 
 // withServer runs a server against a peer that has shaken hands, and returns
 // what Serve returned. Time stands still unless everybody waits.
-func withServer(t *testing.T, lim h2conn.Limits, handle func(*h2conn.ServerStream), run func(*peer, *h2conn.Server)) (err error) {
+func withServer(t *testing.T, lim h2conn.Limits, handle func(*h2conn.ServerStream), run func(*peer, *h2conn.Server)) error {
+	t.Helper()
+	return withStranger(t, lim, handle, func(p *peer, v *h2conn.Server) {
+		p.raw([]byte(http2.ClientPreface))
+		p.fr.WriteSettings()
+		p.fr.WriteSettingsAck()
+		synctest.Wait()
+		run(p, v)
+	})
+}
+
+// withStranger is withServer without the handshake.
+func withStranger(t *testing.T, lim h2conn.Limits, handle func(*h2conn.ServerStream), run func(*peer, *h2conn.Server)) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		v := h2conn.NewServer(a, lim, handle)
 		served := make(chan struct{})
 		go func() { err = v.Serve(); close(served) }()
-		p := newPeer(t, b, true)
-		p.raw([]byte(http2.ClientPreface))
-		p.fr.WriteSettings()
-		p.fr.WriteSettingsAck()
-		synctest.Wait()
+		p := wire(t, b)
+		go p.read()
 		run(p, v)
 		synctest.Wait()
 		p.nc.Close()
@@ -82,10 +96,7 @@ func withClient(t *testing.T, lim h2conn.Limits, run func(*peer, *h2conn.Client)
 			t.Fatal(e)
 		}
 		var preface [len(http2.ClientPreface)]byte
-		p := &peer{t: t, nc: b, fr: http2.NewFramer(b, b), data: map[uint32]int{}}
-		p.fr.AllowIllegalWrites = true
-		p.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-		p.enc = hpack.NewEncoder(&p.encoded)
+		p := wire(t, b)
 		go func() {
 			io.ReadFull(b, preface[:])
 			p.read()
@@ -149,7 +160,12 @@ func (p *peer) note(f http2.Frame) {
 		p.log = append(p.log, fmt.Sprintf("GOAWAY %d %s", f.LastStreamID, f.ErrCode))
 	case *http2.PingFrame:
 		p.log = append(p.log, fmt.Sprintf("PING ack=%v", f.IsAck()))
+	case *http2.SettingsFrame:
+		if v, ok := f.Value(http2.SettingInitialWindowSize); ok {
+			p.window = int(v)
+		}
 	case *http2.WindowUpdateFrame:
+		p.given[id] += int(f.Increment)
 		p.log = append(p.log, fmt.Sprintf("WINDOW %d", id))
 	}
 }

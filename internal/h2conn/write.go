@@ -17,10 +17,11 @@ import (
 // short-lived goroutine at a time writes what is there.
 
 const (
-	flushAt = 16 << 10  // octets that are not kept waiting for a Flush
-	maxOut  = 64 << 10  // octets that writers add to; more waits
-	maxRude = 256 << 10 // octets that may wait altogether, for a peer that asks and does not read
-	keepOut = 128 << 10 // octets of a buffer that is used again
+	flushAt  = 16 << 10  // octets that are not kept waiting for a Flush
+	maxOut   = 64 << 10  // octets that writers add to; more waits
+	maxHeads = 128 << 10 // octets to which heads of new streams are added; who does not read gets no more
+	maxRude  = 256 << 10 // octets that may wait altogether, for a peer that asks and does not read
+	keepOut  = 128 << 10 // octets of a buffer that is used again
 )
 
 type outBuffer struct{ b []byte }

@@ -92,7 +92,7 @@ func readAnswer(r *bufio.Reader, password bool) error {
 		return &Error{Code: codes.ParentProxyRefused, Detail: said + ": it does not take the username and password", err: errPassword}
 	case a.Status == 407:
 		return &Error{Code: codes.ParentProxyRefused, Detail: said + ": it wants a username and password", err: errPassword}
-	case a.Status == 502, a.Status == 503, a.Status == 504:
+	case a.Status/100 == 5: // Squid says 500 of a name that has no address
 		return &Error{Code: codes.UpstreamUnreachable, Detail: said}
 	default:
 		return &Error{Code: codes.ParentProxyRefused, Detail: said}

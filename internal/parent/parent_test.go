@@ -290,6 +290,7 @@ func TestTheParentFails(t *testing.T) {
 		"302":                 {answer("HTTP/1.1 302 Found\r\nLocation: http://login/\r\n\r\n"), codes.ParentProxyRefused, "answered 302 Found", false},
 		"101":                 {answer("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), codes.ParentProxyRefused, "answered 101", false},
 		"503":                 {answer("HTTP/1.1 503 Service Unavailable\r\n\r\n"), codes.UpstreamUnreachable, "answered 503", false},
+		"500":                 {answer("HTTP/1.1 500 Internal Server Error\r\n\r\n"), codes.UpstreamUnreachable, "answered 500", false},
 		"no HTTP":             {answer("SSH-2.0-x\r\n\r\n"), codes.ParentProxyRefused, "malformed", false},
 		"interims":            {answer(strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 9)), codes.ParentProxyRefused, "answered 100", false},
 		"a long head":         {answer("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 40000) + "\r\n\r\n"), codes.ParentProxyRefused, "malformed", false},

@@ -235,10 +235,14 @@ func (a *agentTable) idlest(today int64) int {
 	return idle
 }
 
+// spareLines is how many lines of a file may have been overtaken before it is
+// written anew, beside as many as there are names.
+var spareLines = 4096 // a test sets it
+
 // shorten writes the file anew when most of it has been overtaken. If that
 // fails the long one still holds everything.
 func (a *agentTable) shorten() {
-	if a.lines.Count() < 2*len(a.given)+4096 {
+	if a.lines.Count() < 2*len(a.given)+spareLines {
 		return
 	}
 	last := "-"

@@ -11,6 +11,7 @@ const (
 	HostAddr6 = "2606:2800:220:50::2"
 
 	gatewayAddr  = "192.168.50.1"
+	ParentAddr   = gatewayAddr // a private address, as proxies of a network have
 	gatewayAddr6 = "2606:2800:220:50::1"
 
 	DNSAddr      = "93.184.216.53"
@@ -67,6 +68,7 @@ type Names struct {
 	SSH       string
 	Postgres  string
 	SMTP      string
+	Parent    string
 	TLS       string
 
 	SelfSigned string // a certificate that nobody signed
@@ -104,6 +106,7 @@ func AllNames() Names {
 		SSH:       "ssh.example.com",
 		Postgres:  "pg.example.com",
 		SMTP:      "smtp.example.com",
+		Parent:    "proxy.corp.example",
 		TLS:       "tls.example.com",
 
 		SelfSigned: "self-signed.example.com",
@@ -144,6 +147,7 @@ func zone() map[string][]Answer {
 		n.Postgres:    {{Addrs: []string{PostgresAddr}}},
 		n.SMTP:        {{Addrs: []string{SMTPAddr}}},
 		n.TLS:         {{Addrs: []string{TLSAddr}}},
+		n.Parent:      {{Addrs: []string{ParentAddr}}},
 		n.SelfSigned:  {{Addrs: []string{brokenAddr}}},
 		n.Expired:     {{Addrs: []string{brokenAddr}}},
 		n.WrongHost:   {{Addrs: []string{brokenAddr}}},

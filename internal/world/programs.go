@@ -31,7 +31,7 @@ type Program struct {
 }
 
 // Accounts are those of the internet's machine besides root, with their numbers.
-var Accounts = map[string]int{"sshd": 64000, "ada": 64001, "postgres": 64002}
+var Accounts = map[string]int{"sshd": 64000, "ada": 64001, "postgres": 64002, "squid": 64003}
 
 // Folder makes and names a directory for a server's files. It belongs to the
 // account, and the server sees it under the same name.

@@ -34,10 +34,11 @@ const Binary = "/opt/bawn/bin/bawn"
 
 // Options say how Bawn is started.
 type Options struct {
-	Binary string   // outside: the program to install as [Binary]
-	Root   string   // --root; empty means the default
-	Env    []string // additional variables for "bawn up"
-	Config string   // text of config.yaml; empty: no file
+	Binary string            // outside: the program to install as [Binary]
+	Root   string            // --root; empty means the default
+	Env    []string          // additional variables for "bawn up"
+	Config string            // text of config.yaml; empty: no file
+	Files  map[string]string // more files beside it, by their names, which only root may read
 }
 
 // An Operator is a running Bawn and somebody who uses it.
@@ -63,6 +64,13 @@ func Start(ctx context.Context, w *world.World, o Options) (*Operator, error) {
 		cmd.Stdin = strings.NewReader(o.Config)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("writing configuration: %w: %s", err, out)
+		}
+	}
+	for name, text := range o.Files {
+		cmd := w.Host.Command(ctx, "sh", "-c", `mkdir -p "${1%/*}" && umask 077 && cat >"$1"`, "sh", filepath.Join("/", o.Root, "etc/bawn", name))
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("writing %s: %w: %s", name, err, out)
 		}
 	}
 	if err := op.Up(ctx); err != nil {

@@ -45,6 +45,10 @@ type Record struct {
 	Cut        string `json:"cut"`
 	Error      string `json:"error"`
 	Detail     string `json:"detail"`
+	Sensitive  bool   `json:"sensitive"`
+	Credential string `json:"credential"`
+	Presented  string `json:"presented"`
+	Vetted     string `json:"vetted"`
 }
 
 // Records reads the proxy's journal files, oldest first. A last line that is
