@@ -3,6 +3,8 @@
 
 package main
 
+import "strings"
+
 // idleTLS asks one question on each connection, which then waits.
 func idleTLS(l *load) ([]func() error, error) {
 	return nil, l.idle(func(int) error { return l.oneQuestion(l.host) })
@@ -45,7 +47,8 @@ func (l *load) oneQuestion(host string) error {
 		return err
 	}
 	l.endWith(c)
-	return ask(c, l.question("GET", ""), make([]byte, 8<<10))
+	small := load{host: host, path: strings.TrimSuffix(l.path, "/ws") + "/small"}
+	return ask(c, small.question("GET", ""), make([]byte, 8<<10))
 }
 
 func (l *load) oneMessage(message []byte) error {

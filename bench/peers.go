@@ -59,7 +59,7 @@ type maker struct {
 // makers are in the order in which they are measured.
 var makers = []maker{
 	{"direct", startDirect, onlyLatency, nil},
-	{"floor", startFloor, floorCannot, map[string]int{"idle": 2, "idlews": 2, "idlesplice": 2}},
+	{"floor", startFloor, floorCannot, map[string]int{"idle": 2, "idlews": 2, "idlesplice": 6}},
 	{"bawn", startBawn, bawnCannot, map[string]int{"idle": 1, "idlews": 2, "idlesplice": 2}},
 	{"egress", startEgress, bawnCannot, map[string]int{"idle": 1, "idlews": 2, "idlesplice": 2}},
 	{"squid", startSquid, squidCannot, map[string]int{"idle": 2, "idlesplice": 2}},

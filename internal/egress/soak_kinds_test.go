@@ -275,7 +275,7 @@ func (w *soakWorker) uploads() (n int, err error) {
 			request = fmt.Sprintf("%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", head, len(body)+1, body+"u")
 		}
 		if err := soakExchange(c, br, request, 200); err != nil {
-			return n, err
+			return n, fmt.Errorf("upload %d of %d octets, %.80q: %w", n, len(body), request[len(head):], err)
 		}
 	}
 	return n + 1, nil
