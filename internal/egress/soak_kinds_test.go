@@ -33,6 +33,7 @@ type soakKind struct {
 var soakKinds = []soakKind{
 	{"keep-alive", (*soakWorker).keepAlive},
 	{"absolute form", (*soakWorker).absolute},
+	{"HTTP/2", (*soakWorker).h2},
 	{"denials", (*soakWorker).denials},
 	{"uploads", (*soakWorker).uploads},
 	{"WebSocket", (*soakWorker).webSocket},
@@ -187,7 +188,8 @@ func (w *soakWorker) h2() (int, error) {
 		return 0, err
 	}
 	defer w.leave(c)
-	cc, err := (&http2.Transport{}).NewClientConn(c)
+	// Its transport remembers a connection for this long after its end.
+	cc, err := (&http2.Transport{IdleConnTimeout: 300 * time.Millisecond}).NewClientConn(c)
 	if err != nil {
 		return 0, err
 	}
