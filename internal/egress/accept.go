@@ -100,7 +100,14 @@ type conn struct {
 
 	raw net.Conn      // as accepted
 	cl  net.Conn      // where requests come from: raw, or the TLS on it
-	r   *bufio.Reader // of cl
+	r   *bufio.Reader // of cl; nil while a connection with TLS waits for a request
+
+	first firstOctet // of a request, where it came while r was nil
+
+	// What the connection is for from now on, once it is known: served at the
+	// bottom of the goroutine's stack, which then stays as small as can be
+	// however long that waits.
+	rest func()
 
 	// The one name and port that this connection is for. Host is zero on an
 	// explicit connection without a tunnel, where each request names its own.
@@ -129,19 +136,36 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, src Source, t *ten
 	defer s.live.remove(c.flow)
 	defer context.AfterFunc(ctx, func() { c.flow.cut(cut{why: "shutdown", detail: "the session or the proxy ends"}) })()
 	s.stage("accepted")
-	if src.CheckPeer != nil {
-		if err := src.CheckPeer(raw); err != nil {
-			c.refuse(verdict.Refuse("accept", codes.PolicyDenied, "not the agent's connection: "+err.Error()), "tcp")
-			return
-		}
-	}
-	if !t.conns.enter(s.lim.Connections) {
-		c.tooMany()
+	if !c.admitted() {
 		return
 	}
 	defer t.conns.leave()
-	c.r = bufio.NewReader(c.cl)
-	switch src.Arrival {
+	c.arrive()
+	for c.rest != nil {
+		rest := c.rest
+		c.rest = nil
+		rest()
+	}
+}
+
+// admitted reports whether the connection may be served, and counts it then.
+func (c *conn) admitted() bool {
+	if c.src.CheckPeer != nil {
+		if err := c.src.CheckPeer(c.raw); err != nil {
+			c.refuse(verdict.Refuse("accept", codes.PolicyDenied, "not the agent's connection: "+err.Error()), "tcp")
+			return false
+		}
+	}
+	if !c.t.conns.enter(c.s.lim.Connections) {
+		c.tooMany()
+		return false
+	}
+	return true
+}
+
+func (c *conn) arrive() {
+	c.takeReader(c.cl)
+	switch c.src.Arrival {
 	case netplan.Explicit:
 		c.explicit()
 	case netplan.Transparent:

@@ -8,6 +8,7 @@
 // The files follow it:
 //
 //	accept.go       a connection comes in; whose it is, and its limits
+//	reader.go       what of a connection is kept while it waits
 //	explicit.go     CONNECT and absolute-form, from clients that know the proxy
 //	transparent.go  redirected connections, whose address stands for a name
 //	name.go         CONNECT authority, SNI and Host are one canonical name

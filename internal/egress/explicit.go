@@ -92,7 +92,7 @@ func (c *conn) next() bool {
 	c.flow.stands(stand{host: c.host, port: c.port})
 	c.flow.rests()
 	c.flow.await(phaseIdle)
-	if _, err := c.r.Peek(1); err != nil {
+	if !c.stirs() {
 		return false
 	}
 	c.flow.begins()

@@ -183,6 +183,7 @@ type Server struct {
 	trust   *uptls.Trust
 	writers sync.Pool // *bufio.Writer, of heads and small bodies
 	copies  sync.Pool // *[]byte, for bodies on their way
+	readers sync.Pool // *bufio.Reader, of agents' connections
 	live    live
 
 	mu      sync.Mutex
@@ -208,6 +209,7 @@ func New(cfg Config) *Server {
 	}
 	s := &Server{cfg: cfg, lim: cfg.Limits.orDefault(), tenants: map[leaseKey]*tenant{}}
 	s.writers.New = func() any { return bufio.NewWriterSize(nil, writeBuffer) }
+	s.readers.New = func() any { return bufio.NewReader(nil) }
 	s.copies.New = func() any { b := make([]byte, copyBuffer); return &b }
 	s.tlsDown = s.downConfig()
 	s.trust = uptls.New(cfg.Roots, nil)

@@ -36,7 +36,12 @@ func (c *conn) splice(d policy.Decision, proto string, first []byte, sni string)
 		x.deny(v)
 		return
 	}
-	defer up.Close()
+	kept := false
+	defer func() {
+		if !kept {
+			up.Close()
+		}
+	}()
 	x.out.Upstream = to.String()
 	c.flow.begins()
 	c.flow.await(phaseSplice)
@@ -52,7 +57,10 @@ func (c *conn) splice(d policy.Decision, proto string, first []byte, sni string)
 		}
 	}
 	x.answered = true
-	x.pump(up, first)
+	buffered, _ := c.r.Peek(c.r.Buffered())
+	first = append(first, buffered...)
+	c.giveReader()
+	kept, c.rest = true, func() { x.pump(up, first) }
 }
 
 // decideSplice judges the name once more, and puts it on record.
@@ -78,9 +86,10 @@ func (x *exchange) decideSplice(inspect policy.Inspect) verdict.Verdict {
 
 // pump copies both ways until both have ended, and closes the record.
 func (x *exchange) pump(up net.Conn, first []byte) {
+	keep := false
+	defer x.rescue(&keep)
+	defer up.Close()
 	c := x.c
-	buffered, _ := c.r.Peek(c.r.Buffered())
-	first = append(first, buffered...)
 	var g *greetings
 	if x.rec.Proto == "tls" {
 		g = &greetings{judge: func(h tlshello.Hello) verdict.Verdict { return c.checkHello(x.d, h) }}

@@ -4,7 +4,6 @@
 package egress
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -28,7 +27,7 @@ func (c *conn) tunnel(d policy.Decision) {
 	switch {
 	case d.Plain:
 		if c.open() {
-			c.serveHTTP()
+			c.rest = c.serveHTTP
 		}
 	case d.Inspect == policy.InspectNone:
 		c.splice(d, "tcp", nil, "")
@@ -166,12 +165,12 @@ func (c *conn) terminate(hello tlshello.Hello, raw []byte) {
 		c.tls.ServerName = c.host
 	}
 	if c.tls.ALPN == "h2" {
-		c.r = nil
-		c.serveH2()
+		c.giveReader()
+		c.rest = c.serveH2
 		return
 	}
-	c.r = bufio.NewReader(secure)
-	c.serveHTTP()
+	c.r.Reset(secure)
+	c.rest = c.serveHTTP
 }
 
 // handshakeFailed records a handshake that did not succeed: most often a client

@@ -157,7 +157,12 @@ func (x *exchange) openWebSocket() (keep bool) {
 	if !v.Allowed() {
 		return x.deny(v)
 	}
-	defer x.flow.join(nil, netip.Addr{})
+	kept := false
+	defer func() {
+		if !kept {
+			x.flow.join(nil, netip.Addr{})
+		}
+	}()
 	if !x.flow.join(up, up.address()) {
 		up.drop()
 		return x.deny(x.cutVerdict("upstream", codes.PolicyDenied, ""))
@@ -182,7 +187,7 @@ func (x *exchange) openWebSocket() (keep bool) {
 	x.out.TTFB = audit.Span(time.Since(sent))
 	x.c.s.stage("first_byte")
 	up.release()
-	x.carryMessages(up)
+	kept, x.c.rest = true, func() { x.carryMessages(up) }
 	return false
 }
 
@@ -210,6 +215,9 @@ func (x *exchange) awaitUpgrade(up *h1Upstream) verdict.Verdict {
 
 // carryMessages answers the agent and runs the WebSocket until it ends.
 func (x *exchange) carryMessages(up *h1Upstream) {
+	keep := false
+	defer x.rescue(&keep)
+	defer x.flow.join(nil, netip.Addr{})
 	c := x.c
 	x.answered, x.q.Close = true, true
 	w := newWebSocket(x, up)

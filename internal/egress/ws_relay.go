@@ -56,6 +56,8 @@ func newWebSocket(x *exchange, up *h1Upstream) *webSocket {
 			lim.Message = c.s.lim.GuardBody
 		}
 	}
+	c.smallReader()
+	up.smallReader()
 	w.agent.init(c.s, c.cl, c.raw, c.r, wswire.Client, x.ws.down, lim)
 	w.server.init(c.s, up.conn, up.sock.conn, up.r, wswire.Server, x.ws.up, passed)
 	w.hooks(&w.agent, &w.server)
