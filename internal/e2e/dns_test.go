@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"bawn/internal/world"
 	"bawn/internal/world/operator"
 )
 
@@ -199,5 +200,76 @@ func (h *host) byDNS(t *testing.T, wild string) {
 	// The transparent path, by a name that was asked for before.
 	if status, code := s.curl(t, "https://fourth."+wild+"/", "--noproxy", "'*'"); status != "200" {
 		t.Errorf("transparent: %s %q", status, code)
+	}
+}
+
+// otherResolvers asks every other resolver that there could be, in the ways in
+// which one can be asked, and prints what came of it, a line each.
+const otherResolvers = `
+import socket, sys
+query = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x06secret\x04evil\x07example\x03org\x00\x00\x01\x00\x01"
+def udp(to, port):
+    s = socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_DGRAM)
+    s.settimeout(1)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    s.sendto(query, (to, port))
+    return "sent, and answered " + str(s.recvfrom(512))
+def tcp(to, port):
+    s = socket.create_connection((to, port), 2)
+    s.sendall(len(query).to_bytes(2, "big") + query)
+    got = s.recv(512)
+    return "answered " + str(got) if got else "closed"
+resolver, attacker, attacker6 = sys.argv[1].split(",")
+for ask, to, port in (
+    (udp, resolver, 53), (tcp, resolver, 53), (tcp, resolver, 853), (udp, resolver, 853), (udp, resolver, 443),
+    (udp, attacker, 53), (tcp, attacker, 53), (tcp, attacker, 853), (udp, attacker, 853), (udp, attacker6, 53),
+    (udp, "127.0.0.53", 53), (tcp, "127.0.0.53", 53), (udp, "192.168.50.1", 53),
+    (udp, "224.0.0.251", 5353), (udp, "224.0.0.252", 5355), (udp, "192.168.50.255", 137), (udp, "255.255.255.255", 137),
+    (udp, "ff02::fb", 5353), (udp, "ff02::1:3", 5355),
+):
+    try:
+        what = ask(to, port)
+    except OSError as e:
+        what = type(e).__name__
+    print(ask.__name__, to, port, what, flush=True)
+`
+
+// TestNoOtherResolverCanBeAsked: over UDP, TCP, TLS, QUIC and by multicast,
+// whoever it might be.
+func TestNoOtherResolverCanBeAsked(t *testing.T) {
+	h := boot(t)
+	places := strings.Join([]string{world.DNSAddr, world.AttackerAddr, world.AttackerAddr6}, ",")
+	if out := h.root(t, "/usr/bin/python3 -c '"+otherResolvers+"' "+places).out; strings.Count(out, "answered") < 4 {
+		t.Fatalf("nobody can be asked where nothing stops it:\n%s", out)
+	}
+	for placement, agent := range placements() {
+		for _, forget := range []func() error{h.w.Attacker.Forget, h.w.DNS.Forget, h.w.ForgetWire} {
+			if err := forget(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := h.in(t, agent, "/usr/bin/python3", "-c", otherResolvers, places)
+		for line := range strings.Lines(r.out) {
+			f := strings.Fields(line)
+			own := placement == "netns" && f[1] == "127.0.0.53" && f[3] == "TimeoutError" // its own loopback, where nobody is
+			// A redirected connection is accepted before it is judged, and reset.
+			if !own && !slices.Contains([]string{"PermissionError", "OSError", "ConnectionRefusedError", "ConnectionResetError", "closed"}, f[3]) {
+				t.Errorf("%s: %s", placement, line)
+			}
+		}
+		if n := strings.Count(r.out, "\n"); n != 19 {
+			t.Errorf("%s: %d lines: %s%s", placement, n, r.out, r.err)
+		}
+		flows, err := h.w.Wire()
+		if err != nil || len(flows) > 0 {
+			t.Errorf("%s: left the host: %v (%v)", placement, flows, err)
+		}
+		queries, err := h.w.DNS.Queries()
+		if err != nil || len(queries) > 0 {
+			t.Errorf("%s: the resolver was asked %v (%v)", placement, queries, err)
+		}
+		if found := h.evil(t); len(found) > 0 {
+			t.Errorf("%s: got out: %v", placement, found)
+		}
 	}
 }
