@@ -25,6 +25,7 @@ import (
 	"bawn/internal/ca"
 	"bawn/internal/config"
 	"bawn/internal/ids"
+	"bawn/internal/lease"
 	"bawn/internal/lifecycle"
 	"bawn/internal/netd/netdapi"
 	"bawn/internal/peercred"
@@ -107,6 +108,9 @@ func (s *Server) openState(ctx context.Context) error {
 		return err
 	}
 	s.planes.set(snap)
+	if _, err := lease.Check(snap, s.credentials()); err != nil {
+		s.o.Log.Warn("the policy in force does not fit the configuration any more; what needs it is refused", "error", err)
+	}
 	s.netd = newNetdLink(s.o.Paths.NetdSock(), s.o.Log)
 	s.sessions = session.New(session.Options{
 		Netd: s.netd.session, Registry: s.store, Epoch: epoch, Limits: s.o.Config.Limits,

@@ -5,10 +5,14 @@ package admin
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"bawn/internal/apitype"
+	"bawn/internal/names"
 	"bawn/internal/parent"
+	"bawn/internal/policy"
 )
 
 // parentPatience is how long the self-test waits for the proxy to have tried its
@@ -37,6 +41,22 @@ func (s *Server) parentLines(ctx context.Context) []apitype.DoctorLine {
 		line.OK = true
 	}
 	return []apitype.DoctorLine{line}
+}
+
+// parentWarnings are about rules that the parent proxy makes useless: nobody
+// could hold it to addresses, so their requests are refused.
+func (s *Server) parentWarnings(p *policy.Policy) []string {
+	c, ok := s.o.Config.Parent()
+	if !ok {
+		return nil
+	}
+	var list []string
+	for _, a := range p.Addressed() {
+		if !slices.ContainsFunc(c.Bypass, func(b names.Pattern) bool { return b.Covers(a.Host) }) {
+			list = append(list, fmt.Sprintf("line %d: %s: what names addresses is refused behind a parent proxy, which chooses them itself (put %s under bypass of parent_proxy in the configuration)", a.Line, a.Rule, a.Host))
+		}
+	}
+	return list
 }
 
 // freshHealth waits for a report that is not old.

@@ -12,6 +12,7 @@ import (
 
 	"bawn/internal/apitype"
 	"bawn/internal/config"
+	"bawn/internal/policy"
 )
 
 // TestTheParentIsExaminedByWhatTheProxySays, and not by what it said long ago.
@@ -65,5 +66,31 @@ func TestTheParentIsWithinReach(t *testing.T) {
 		if got := fmt.Sprint(s.reachOf(apitype.Snapshot{}).Parents); got != want {
 			t.Errorf("%q: reach %s, want %s", address, got, want)
 		}
+	}
+}
+
+// TestRulesThatAParentMakesUselessAreWarnedOf.
+func TestRulesThatAParentMakesUselessAreWarnedOf(t *testing.T) {
+	cfg := config.Default()
+	s := &Server{o: Options{Config: cfg}}
+	p, err := policy.Load([]byte(`version: 1
+profiles:
+  p:
+    rules:
+      - {host: a.example.com, addresses: [10.0.0.0/8]}
+      - {host: b.example.com, addresses: [10.0.0.0/8]}
+      - {host: "*.c.example.com", addresses: [10.0.0.0/8]}
+      - {host: d.example.com}
+`), policy.Known{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := s.parentWarnings(p); w != nil {
+		t.Errorf("without a parent: %v", w)
+	}
+	s.o.Config.ParentProxy = config.ParentProxy{Address: "10.9.0.1:3128", Bypass: []string{"b.example.com", "x.c.example.com"}}
+	got := strings.Join(s.parentWarnings(p), "\n")
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, "line 5: p.1: ") || !strings.Contains(got, "line 7: p.3: ") {
+		t.Errorf("warned:\n%s", got)
 	}
 }

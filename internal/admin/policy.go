@@ -110,6 +110,7 @@ func (s *Server) apply(w http.ResponseWriter, q *http.Request, peer peercred.Pee
 	for _, warn := range p.Warnings(s.o.Now()) {
 		out.Warnings = append(out.Warnings, warn.Error())
 	}
+	out.Warnings = append(out.Warnings, s.parentWarnings(p)...)
 	writeJSON(w, http.StatusOK, out)
 	return nil
 }

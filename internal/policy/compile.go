@@ -274,3 +274,25 @@ func (p *Policy) Private() []netip.Prefix {
 	slices.SortFunc(list, netip.Prefix.Compare)
 	return slices.Compact(list)
 }
+
+// An Addressed is a rule that says where its host has to be.
+type Addressed struct {
+	Rule string
+	Line int
+	Host names.Pattern
+}
+
+// Addressed lists the allowing rules that name addresses, in the order of the
+// file.
+func (p *Policy) Addressed() []Addressed {
+	var list []Addressed
+	if p == nil {
+		return nil
+	}
+	p.doc.each(func(_ *body, ru *rule) {
+		if len(ru.addresses) > 0 {
+			list = append(list, Addressed{ru.id, ru.at("addresses"), ru.host})
+		}
+	})
+	return list
+}
