@@ -41,6 +41,9 @@ profiles:
       - host: expired.example.com
       - host: wrong-host.example.com
       - host: unknown-ca.example.com
+      - host: not-yet.example.com
+      - host: confined.example.com
+      - host: weak.example.com
       - host: db.example.com
         ports: [5432/tcp]
         inspect: none

@@ -197,6 +197,12 @@ func (i *Internet) serveBroken(root *pki) error {
 			return root.expired(h.ServerName)
 		case n.UnknownCA:
 			return stranger.leaf(h.ServerName)
+		case n.NotYet:
+			return root.early(h.ServerName)
+		case n.Confined:
+			return root.confined(h.ServerName)
+		case n.Weak:
+			return root.short(h.ServerName)
 		}
 		return root.leaf("another." + h.ServerName)
 	}

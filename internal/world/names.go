@@ -75,6 +75,9 @@ type Names struct {
 	Expired    string // a certificate of last year
 	WrongHost  string // a certificate of another name
 	UnknownCA  string // a certificate under a root that nobody trusts
+	NotYet     string // a certificate of tomorrow
+	Confined   string // a certificate by an issuer for other names
+	Weak       string // an RSA key of 1024 bits
 
 	Evil   string // the attacker's; any name below it is asked at the attacker's resolver
 	Evil2  string // another of the attacker's
@@ -113,6 +116,9 @@ func AllNames() Names {
 		Expired:    "expired.example.com",
 		WrongHost:  "wrong-host.example.com",
 		UnknownCA:  "unknown-ca.example.com",
+		NotYet:     "not-yet.example.com",
+		Confined:   "confined.example.com",
+		Weak:       "weak.example.com",
 
 		Evil:   "evil.example.org",
 		Evil2:  "exfil.example.org",
@@ -152,6 +158,9 @@ func zone() map[string][]Answer {
 		n.Expired:     {{Addrs: []string{brokenAddr}}},
 		n.WrongHost:   {{Addrs: []string{brokenAddr}}},
 		n.UnknownCA:   {{Addrs: []string{brokenAddr}}},
+		n.NotYet:      {{Addrs: []string{brokenAddr}}},
+		n.Confined:    {{Addrs: []string{brokenAddr}}},
+		n.Weak:        {{Addrs: []string{brokenAddr}}},
 
 		n.Evil:            {{Addrs: []string{AttackerAddr, AttackerAddr6}}},
 		"*." + n.Evil:     {{Ask: AttackerAddr}},

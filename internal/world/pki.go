@@ -8,6 +8,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -91,6 +92,47 @@ func (p *pki) expired(name string) (*tls.Certificate, error) {
 	return p.issue(name, time.Now().Add(-24*time.Hour), time.Now().Add(-time.Hour), p.cert, p.key)
 }
 
+// early returns a certificate for name that begins tomorrow.
+func (p *pki) early(name string) (*tls.Certificate, error) {
+	return p.issue(name, time.Now().Add(24*time.Hour), time.Now().Add(48*time.Hour), p.cert, p.key)
+}
+
+// confined returns a certificate for name by an issuer that may sign for other
+// names only, and that issuer's.
+func (p *pki) confined(name string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making key of an issuer: %w", err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: "An issuer for example.org"},
+		NotBefore: p.cert.NotBefore, NotAfter: p.cert.NotAfter, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		PermittedDNSDomainsCritical: true, PermittedDNSDomains: []string{"example.org"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, p.cert, key.Public(), p.key)
+	if err != nil {
+		return nil, fmt.Errorf("signing an issuer: %w", err)
+	}
+	issuer, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("reading an issuer: %w", err)
+	}
+	leaf, err := p.issue(name, p.cert.NotBefore, p.cert.NotAfter, issuer, key)
+	if err == nil {
+		leaf.Certificate = append(leaf.Certificate, der)
+	}
+	return leaf, err
+}
+
+// short returns a certificate for name with a key that is too short.
+func (p *pki) short(name string) (*tls.Certificate, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		return nil, fmt.Errorf("making key for %s: %w", name, err)
+	}
+	return issueFor(key, name, p.cert.NotBefore, p.cert.NotAfter, p.cert, p.key)
+}
+
 // selfSigned returns a certificate for name that signs itself.
 func (p *pki) selfSigned(name string) (*tls.Certificate, error) {
 	return p.issue(name, time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour), nil, nil)
@@ -102,6 +144,10 @@ func (p *pki) issue(name string, from, to time.Time, parent *x509.Certificate, b
 	if err != nil {
 		return nil, fmt.Errorf("making key for %s: %w", name, err)
 	}
+	return issueFor(key, name, from, to, parent, by)
+}
+
+func issueFor(key crypto.Signer, name string, from, to time.Time, parent *x509.Certificate, by crypto.Signer) (*tls.Certificate, error) {
 	tmpl := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		NotBefore: from, NotAfter: to, KeyUsage: x509.KeyUsageDigitalSignature,
