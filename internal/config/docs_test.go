@@ -45,3 +45,29 @@ func TestThePageShowsEveryKeyWithItsDefault(t *testing.T) {
 		}
 	}
 }
+
+// TestThePageOnUpstreamsHasAConfigurationThatIsRead and names every key of its
+// sections.
+func TestThePageOnUpstreamsHasAConfigurationThatIsRead(t *testing.T) {
+	page, err := os.ReadFile("../../docs/upstream-tls.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, _ := strings.Cut(after, "```")
+	c, err := config.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, ok := c.Parent()
+	if !ok || !p.TLS || p.Name() != "proxy.corp.example" || p.Port != 3129 || len(p.Addresses) != 1 || len(p.Bypass) != 1 || len(c.Credentials["partner-cert"].HostNames()) != 1 {
+		t.Errorf("read %+v, %+v", p, c.Credentials)
+	}
+	for _, section := range []reflect.Type{reflect.TypeFor[config.Credential](), reflect.TypeFor[config.ParentProxy]()} {
+		for i := range section.NumField() {
+			if key := section.Field(i).Tag.Get("yaml"); !strings.Contains(text, key+":") {
+				t.Errorf("key %s is not shown", key)
+			}
+		}
+	}
+}
