@@ -79,7 +79,7 @@ func named(keys []key) shape {
 func matchKeys() []key {
 	return []key{
 		{name: "host", shape: word(hostPattern, "a host name, *.REST or *"),
-			doc:     "The name that the rule is about. `api.example.com` is exactly that name. `*.example.com` is every name with one or more labels in front of `example.com`, and never `example.com` itself. Upper case and one final dot make no difference.",
+			doc:     "The name that the rule is about. `api.example.com` is exactly that name. `*.example.com` is every name with one or more labels in front of `example.com`, and never `example.com` itself; how many of them an agent may make up in a day is bounded (dns.md). Upper case and one final dot make no difference.",
 			example: "api.example.com"},
 		{name: "cidr", shape: word(prefixPattern, "an address range such as 203.0.113.0/24"),
 			doc:     "Addresses instead of names: connections straight to an address in this range.",
