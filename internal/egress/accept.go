@@ -182,6 +182,7 @@ func (s *Server) newConn(ctx context.Context, raw net.Conn, src Source, t *tenan
 	c.flow = s.live.add(src.Identity.Agent, &sock, cancel)
 	c.h1.c = c
 	c.x.c, c.x.ctx, c.x.flow, c.x.leg = c, ctx, c.flow, &c.h1
+	c.x.kept.of = &t.held
 	return c
 }
 

@@ -15,6 +15,7 @@
 //	tls.go          the greeting is read; TLS ends here, or is spliced
 //	head.go         the head of one request: strict, canonical, judged
 //	guard.go        guards, and the body where one asks for it
+//	hold.go         how much of that is kept, for one agent
 //	authority.go    what an agent must not send is taken out
 //	doh.go          questions to a resolver by HTTP are refused
 //	budget.go       names that the agent makes up under wildcards are counted

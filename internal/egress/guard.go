@@ -4,9 +4,7 @@
 package egress
 
 import (
-	"bytes"
 	"errors"
-	"io"
 
 	"bawn/internal/codes"
 	"bawn/internal/contentcoding"
@@ -26,19 +24,28 @@ func (x *exchange) guards() verdict.Verdict {
 			return v
 		}
 	}
+	if !x.c.t.judge(x.ctx) {
+		return x.cutVerdict("body", codes.BodyTruncated, "the agent has gone")
+	}
+	defer x.c.t.judged()
+	if v := x.decode(); !v.Allowed() {
+		return v
+	}
 	return needBody.Body(x.viewed())
 }
 
-// readBody reads the whole body for the guards, and undoes its coding. The
-// framing that goes up is that of what was read.
+// readBody reads the whole body for the guards. The framing that goes up is that
+// of what was read.
 func (x *exchange) readBody() verdict.Verdict {
 	limit := x.c.s.lim.GuardBody
-	coding, err := contentcoding.Of(x.q.Fields.Values("content-encoding"))
-	if err != nil {
+	if _, err := x.coding(); err != nil {
 		return undecodable(err)
 	}
-	if x.q.Framing.Kind == httpwire.Length && x.q.Framing.Length > limit {
-		return verdict.Refuse("body", codes.BodyTooLarge, "more than a guard can judge")
+	if x.q.Framing.Kind == httpwire.Length {
+		if x.q.Framing.Length > limit {
+			return verdict.Refuse("body", codes.BodyTooLarge, "more than a guard can judge")
+		}
+		limit = x.q.Framing.Length
 	}
 	if x.q.Expect {
 		x.sendContinue()
@@ -46,27 +53,51 @@ func (x *exchange) readBody() verdict.Verdict {
 		x.q.Fields.Del("expect")
 	}
 	x.flow.await(phaseBody)
-	var all bytes.Buffer
-	n, err := io.Copy(&all, io.LimitReader(x.leg.body(), limit+1))
+	all, err := collect([]byte{}, x.leg.body(), limit, &x.kept)
 	switch {
+	case errors.Is(err, errNoRoom):
+		x.q.Close = true
+		return verdict.Refuse("body", codes.ConcurrencyExceeded, err.Error())
 	case err != nil:
 		x.q.Close = true
 		v := badBody(err)
 		return x.cutVerdict(v.Stage, v.Code, v.Detail)
-	case n > limit:
+	case int64(len(all)) > limit:
 		x.q.Close = true
 		return verdict.Refuse("body", codes.BodyTooLarge, "more than a guard can judge")
 	}
-	x.body, x.taken = all.Bytes(), true
-	if x.body == nil {
-		x.body = []byte{}
+	x.body, x.taken = all, true
+	x.q.SetFraming(httpwire.Framing{Kind: httpwire.Length, Length: int64(len(all))})
+	return allowed
+}
+
+func (x *exchange) coding() (contentcoding.Coding, error) {
+	return contentcoding.Of(x.q.Fields.Values("content-encoding"))
+}
+
+// decode undoes the coding of the body for the guards. The server gets the octets
+// as they came: they can be decoded in one way.
+func (x *exchange) decode() verdict.Verdict {
+	if x.clear != nil {
+		return allowed
 	}
-	x.q.SetFraming(httpwire.Framing{Kind: httpwire.Length, Length: n})
-	// The server gets the octets as they came: they can be decoded in one way.
-	if x.clear, err = contentcoding.Decode(coding, x.body, contentcoding.Limits{Octets: limit}); err != nil {
+	coding, err := x.coding()
+	if err == nil {
+		x.clear, err = contentcoding.Decode(coding, x.body, contentcoding.Limits{Octets: x.c.s.lim.GuardBody})
+	}
+	switch {
+	case err != nil:
 		return undecodable(err)
+	case coding != contentcoding.Identity && !x.kept.take(int64(len(x.clear))):
+		return verdict.Refuse("body", codes.ConcurrencyExceeded, errNoRoom.Error())
 	}
 	return allowed
+}
+
+// letGo gives back what was kept for the guards, once it has gone up or will not.
+func (x *exchange) letGo() {
+	x.body, x.clear = nil, nil
+	x.kept.release()
 }
 
 // undecodable makes the refusal of a body whose coding cannot be undone.

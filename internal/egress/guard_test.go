@@ -18,6 +18,7 @@ import (
 	"bawn/internal/codes"
 	"bawn/internal/guard"
 	"bawn/internal/httpwire"
+	"bawn/internal/ids"
 	"bawn/internal/policy"
 	"bawn/internal/verdict"
 )
@@ -88,7 +89,7 @@ func TestGuardReadsBody(t *testing.T) {
 			near, far := net.Pipe()
 			defer near.Close()
 			go io.Copy(io.Discard, far)
-			conn := s.newConn(t.Context(), near, Source{}, nil, func() {})
+			conn := s.newConn(t.Context(), near, Source{}, s.enterTenant(ids.Identity{}), func() {})
 			defer s.live.remove(conn.flow)
 			conn.r = bufio.NewReader(strings.NewReader(c.in))
 			x := &conn.x

@@ -41,6 +41,7 @@ func (c *conn) serveStream(st *h2conn.ServerStream) {
 	defer cancel()
 	l := &h2Agent{st: st}
 	x := &exchange{c: c, ctx: ctx, leg: l}
+	x.kept.of = &c.t.held
 	l.x = x
 	x.flow = c.s.live.addStream(c.flow, l, cancel)
 	defer c.s.live.remove(x.flow)

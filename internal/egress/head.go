@@ -37,6 +37,7 @@ type exchange struct {
 	d     policy.Decision
 	body  []byte // that was read for a guard; nil: it still comes from the agent
 	clear []byte // the same as guards see it, decoded
+	kept  hold   // what these two take
 	start time.Time
 	taken bool // nothing of the body is left on the agent's connection
 	mute  bool // no HTTP answer can be given: a refusal is a reset
@@ -68,6 +69,7 @@ func (x *exchange) begin() {
 // run serves the request whose head has been read. It reports whether the
 // connection can carry another.
 func (x *exchange) run() (keep bool) {
+	defer x.letGo()
 	defer x.rescue(&keep)
 	if v := x.judge(); !v.Allowed() {
 		return x.deny(v)

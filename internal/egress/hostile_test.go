@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -176,6 +177,65 @@ func TestStreamsOverTheLimitHoldNothing(t *testing.T) {
 		}
 		if _, ok := frame.(*http2.RSTStreamFrame); ok {
 			reset++
+		}
+	}
+}
+
+const judged = `
+version: 1
+profiles:
+  p:
+    rules:
+      - {id: api, host: api.example.com, websocket: true, guard: json}
+agents:
+  dev: {profile: p}
+`
+
+// TestBodiesForGuardsAreBounded: what an agent has kept for guards, over all of
+// its requests, is bounded, and there is room again when one is through.
+func TestBodiesForGuardsAreBounded(t *testing.T) {
+	const size = 1 << 20
+	r := newRig(t, judged, func(r *rig) { r.cfg.Limits = egress.Limits{GuardBody: size, Held: 5 * size / 2} })
+	r.upstreamALPN(apiHost, apiAddr, []string{"h2"}, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		n, _ := io.Copy(io.Discard, q.Body)
+		fmt.Fprint(w, n)
+	}))
+	proxy := r.listen(netplan.Explicit)
+	for _, c := range []*http.Client{r.client(proxy), r.clientH2(proxy)} {
+		for range 2 {
+			refused := make(chan int, 3)
+			var all sync.WaitGroup
+			var ends [3]*io.PipeWriter
+			for i := range ends {
+				body, end := io.Pipe()
+				ends[i] = end
+				all.Go(func() {
+					q, _ := http.NewRequest("POST", "https://"+apiHost+"/", body)
+					q.Header.Set("Content-Type", "application/json")
+					res, err := c.Do(q)
+					must(t, err)
+					if res.StatusCode == 429 {
+						wantDenial(t, res, 429, codes.ConcurrencyExceeded)
+						body.Close()
+						refused <- i
+						return
+					}
+					got, _ := io.ReadAll(res.Body)
+					res.Body.Close()
+					if string(got) != fmt.Sprint(size-1000+2) {
+						t.Errorf("got %s %s", res.Status, got)
+					}
+				})
+				go io.WriteString(end, `"`+strings.Repeat("x", size-1000))
+			}
+			over := <-refused
+			for i, end := range ends {
+				if i != over {
+					io.WriteString(end, `"`)
+					end.Close()
+				}
+			}
+			all.Wait()
 		}
 	}
 }

@@ -134,6 +134,7 @@ func (x *exchange) sendBody(up upstreamLeg) (*upload, error) {
 		return nil, up.end(nil)
 	}
 	all := x.body
+	x.body, x.clear = nil, nil
 	switch {
 	case len(all) > writeBuffer:
 		return newUpload(x, up, &readBody{left: all}), nil
@@ -146,6 +147,7 @@ func (x *exchange) sendBody(up upstreamLeg) (*upload, error) {
 	}
 	n, err := up.write(all)
 	x.out.BytesUp += int64(n)
+	x.kept.release()
 	if err != nil {
 		return nil, err
 	}

@@ -135,6 +135,7 @@ type Limits struct {
 	Controls    int           // pings and pongs that may come at once; 100, and 10 more a second
 
 	GuardBody int64 // octets of a body, or of a WebSocket message, that a guard asks for; 10 MiB
+	Held      int64 // octets of all of these that one lease may have kept at a time; 12 times as many
 	Wire      httpwire.Limits
 	WebSocket wswire.Limits // of a message
 	H2        h2conn.Limits // its Wire is always the one above
@@ -163,6 +164,7 @@ func (l Limits) orDefault() Limits {
 	or(&l.Keepalive, 15*time.Second)
 	or(&l.Controls, 100)
 	or(&l.GuardBody, 10<<20)
+	or(&l.Held, 12*l.GuardBody)
 	l.H2.Wire = l.Wire
 	return l
 }
@@ -237,6 +239,8 @@ type tenant struct {
 	conns   counter // open ones, within the bound
 	streams counter // of HTTP/2, being served
 	refused counter // of either, ones beyond the bound that are being told so
+	held    store
+	turns   chan struct{} // one for each that is judged now
 	pool    pool
 	tlsUp   *uptls.Client
 }
@@ -247,7 +251,8 @@ func (s *Server) enterTenant(id ids.Identity) *tenant {
 	key := leaseKey{id.Slot, id.Gen}
 	t := s.tenants[key]
 	if t == nil {
-		t = &tenant{key: key, tlsUp: s.trust.Client()}
+		t = &tenant{key: key, tlsUp: s.trust.Client(), turns: make(chan struct{}, judging)}
+		t.held.left.Store(s.lim.Held)
 		t.pool.init(s)
 		s.tenants[key] = t
 	}

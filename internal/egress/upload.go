@@ -50,6 +50,7 @@ var (
 // closed at once, so that a part of a body is never taken for the whole.
 func (u *upload) run() {
 	defer close(u.done)
+	defer func() { u.from = nil; u.x.kept.release() }() // what a guard has read
 	defer func() {
 		if p := recover(); p != nil {
 			u.x.c.panicked(p)

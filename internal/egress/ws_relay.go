@@ -200,7 +200,11 @@ func (r *refusal) Error() string { return string(r.v.Why()) + ": " + r.v.Detail 
 func (w *webSocket) judged(op wswire.Opcode, compressed bool, n int64) error {
 	buf := w.x.c.s.copies.Get().(*[]byte)
 	defer w.x.c.s.copies.Put(buf)
-	data, err := w.agent.in.Whole((*buf)[:0])
+	defer w.x.kept.release()
+	data, err := collect((*buf)[:0], &w.agent.in, w.x.c.s.lim.GuardBody, &w.x.kept)
+	if errors.Is(err, errNoRoom) {
+		return &refusal{verdict.Refuse("message", codes.ConcurrencyExceeded, err.Error())}
+	}
 	if err != nil {
 		return err
 	}
@@ -213,6 +217,16 @@ func (w *webSocket) judged(op wswire.Opcode, compressed bool, n int64) error {
 	}
 	w.server.begin(op, compressed)
 	return w.server.piece(data, true)
+}
+
+// ask asks the guards about a message, when its turn has come.
+func (w *webSocket) ask(m *guard.Message) verdict.Verdict {
+	t := w.x.c.t
+	if !t.judge(w.x.ctx) {
+		return w.x.cutVerdict("message", codes.PolicyDenied, "")
+	}
+	defer t.judged()
+	return w.x.d.Guards.Message(m)
 }
 
 // decide judges a message by the policy in force and puts it on record. A policy
@@ -231,7 +245,7 @@ func (w *webSocket) decide(m *guard.Message, n int64) verdict.Verdict {
 			}
 			x.rec.Revision = revision
 		}
-		v = x.d.Guards.Message(m)
+		v = w.ask(m)
 		if err := w.record(v, n); err != nil && v.Allowed() {
 			return verdict.Refuse("journal", audit.CodeOf(err), err.Error())
 		}
