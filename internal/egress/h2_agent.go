@@ -23,7 +23,7 @@ func (c *conn) serveH2() {
 	c.flow.stands(stand{host: c.host, port: c.port})
 	c.flow.rests()
 	c.flow.await(phaseIdle)
-	h2 := h2conn.NewServer(c.cl, c.s.lim.H2, c.serveStream)
+	h2 := h2conn.NewServer(c.cl, c.t.h2Limits(c.s), c.serveStream)
 	err := h2.Serve()
 	if e, ok := errors.AsType[*h2conn.ConnError](err); ok && c.flow.wasCut() == nil {
 		c.x.begin()

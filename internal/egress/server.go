@@ -136,9 +136,10 @@ type Limits struct {
 
 	GuardBody int64 // octets of a body, or of a WebSocket message, that a guard asks for; 10 MiB
 	Held      int64 // octets of all of these that one lease may have kept at a time; 12 times as many
+	Waiting   int64 // octets of bodies that HTTP/2 lets wait in memory, of one lease, beyond 64 KiB for each connection; 96 MiB
 	Wire      httpwire.Limits
 	WebSocket wswire.Limits // of a message
-	H2        h2conn.Limits // its Wire is always the one above
+	H2        h2conn.Limits // its Wire is always the one above, its Room that of the lease
 }
 
 func (l Limits) orDefault() Limits {
@@ -165,6 +166,7 @@ func (l Limits) orDefault() Limits {
 	or(&l.Controls, 100)
 	or(&l.GuardBody, 10<<20)
 	or(&l.Held, 12*l.GuardBody)
+	or(&l.Waiting, 96<<20)
 	l.H2.Wire = l.Wire
 	return l
 }
@@ -241,6 +243,7 @@ type tenant struct {
 	refused counter // of either, ones beyond the bound that are being told so
 	held    store
 	turns   chan struct{} // one for each that is judged now
+	room    *h2conn.Room
 	pool    pool
 	tlsUp   *uptls.Client
 }
@@ -251,7 +254,7 @@ func (s *Server) enterTenant(id ids.Identity) *tenant {
 	key := leaseKey{id.Slot, id.Gen}
 	t := s.tenants[key]
 	if t == nil {
-		t = &tenant{key: key, tlsUp: s.trust.Client(), turns: make(chan struct{}, judging)}
+		t = &tenant{key: key, tlsUp: s.trust.Client(), turns: make(chan struct{}, judging), room: h2conn.NewRoom(s.lim.Waiting)}
 		t.held.left.Store(s.lim.Held)
 		t.pool.init(s)
 		s.tenants[key] = t
@@ -271,6 +274,13 @@ func (s *Server) leaveTenant(t *tenant) {
 	if last {
 		t.pool.close()
 	}
+}
+
+// h2Limits are those of each connection of the lease that speaks HTTP/2.
+func (t *tenant) h2Limits(s *Server) h2conn.Limits {
+	lim := s.lim.H2
+	lim.Room = t.room
+	return lim
 }
 
 // allTenants returns those that are served now.

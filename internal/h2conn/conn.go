@@ -84,7 +84,9 @@ func (c *conn) begin() {
 		settings = append(settings, http2.Setting{ID: http2.SettingEnablePush, Val: 0})
 	}
 	c.settings(settings)
-	if more := c.lim.ConnWindow - initWindow; more > 0 {
+	more := c.lim.Room.take(c.lim.ConnWindow - initWindow)
+	c.lim.ConnWindow = initWindow + more
+	if more > 0 {
 		c.windowUpdate(0, more)
 		c.recvWindow += more
 	}
@@ -208,6 +210,7 @@ func (c *conn) hangUp() {
 
 // run reads until the connection ends, and closes it.
 func (c *conn) run() error {
+	defer c.lim.Room.give(c.lim.ConnWindow - initWindow)
 	err := c.read()
 	c.mu.Lock()
 	if c.err == nil && len(c.streams) == 0 && errors.Is(err, io.EOF) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -346,4 +347,43 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// TestRoomIsShared: connections that share a room have no more window between
+// them than there is, beyond the least; one that ends makes room for another.
+func TestRoomIsShared(t *testing.T) {
+	room := h2conn.NewRoom(100_000)
+	lim := h2conn.Limits{StreamWindow: 1 << 20, ConnWindow: 65_535 + 80_000, Room: room}
+	sends := func(k *peer) int {
+		t.Helper()
+		k.ask(1, false)
+		for sent := 0; sent < 1<<20; sent += 1000 {
+			if k.fr.WriteData(1, false, make([]byte, 1000)) != nil || k.dismissed() {
+				return sent
+			}
+		}
+		return 1 << 20
+	}
+	wait := func(s *h2conn.ServerStream) { <-s.Done() }
+	for range 2 {
+		withServer(t, lim, wait, func(p *peer, _ *h2conn.Server) {
+			a, b := net.Pipe()
+			second := h2conn.NewServer(a, lim, wait)
+			served := make(chan struct{})
+			go func() { second.Serve(); close(served) }()
+			q := wire(t, b)
+			go q.read()
+			q.raw([]byte(http2.ClientPreface))
+			q.fr.WriteSettings()
+			synctest.Wait()
+			if got := sends(p); got != 145_000 {
+				t.Errorf("the first connection lets %d octets wait", got)
+			}
+			if got := sends(q); got != 85_000 {
+				t.Errorf("the second connection lets %d octets wait", got)
+			}
+			b.Close()
+			<-served
+		})
+	}
 }

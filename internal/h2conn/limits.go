@@ -16,6 +16,9 @@ type Limits struct {
 	// farther away.
 	StreamWindow int
 	ConnWindow   int
+	// Room bounds the windows of the connections that share it. A connection
+	// that finds none has the least that HTTP/2 allows. nil: no bound.
+	Room *Room
 	// Wire bounds the heads.
 	Wire httpwire.Limits
 }
