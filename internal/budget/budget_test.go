@@ -296,3 +296,16 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkKnownName is what a request to a name under a wildcard costs once the
+// name has been counted.
+func BenchmarkKnownName(b *testing.B) {
+	l := open(b, b.TempDir(), labels.Limits{})
+	h := names.MustParse("cdn.a.example.com")
+	b.ReportAllocs()
+	for b.Loop() {
+		if v := l.Take("dev", h, wild, morning); !v.Allowed() {
+			b.Fatal(v)
+		}
+	}
+}

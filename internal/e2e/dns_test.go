@@ -41,7 +41,7 @@ func TestResolverAnswersARealClient(t *testing.T) {
 	n := h.w.Names
 	for _, over := range []string{"+notcp", "+tcp", "+tcp +keepopen", "+noedns", "+edns=0 +dnssec +nsid +cookie", "+bufsize=512"} {
 		plain := over == "+noedns"
-		for _, c := range []struct{ ask, address, status string }{
+		for i, c := range []struct{ ask, address, status string }{
 			{n.API + " A", "198.18.1.1", "NOERROR"},
 			{"aPi.eXaMpLe.CoM A", "198.18.1.1", "NOERROR"},
 			{n.API + " AAAA", "", "NOERROR"},
@@ -56,6 +56,9 @@ func TestResolverAnswersARealClient(t *testing.T) {
 			{"c2VjcmV0." + n.Evil + " TXT", "", "REFUSED dns_name_not_allowed"},
 			{"version.bind CH TXT", "", "REFUSED dns_name_not_allowed"},
 		} {
+			if i > 2 && i < 9 && over != "+notcp" && over != "+tcp" {
+				continue // of those that differ little, each once over UDP and TCP
+			}
 			address, status := s.dig(t, over+" "+c.ask)
 			want := c.status
 			if plain {
@@ -77,7 +80,7 @@ func TestResolverAnswersARealClient(t *testing.T) {
 		t.Errorf("I3: the resolver of the world was asked %v (%v)", queries, err)
 	}
 	seen := h.decisions(t, func(r operator.Record) bool { return r.Proto == "dns" })
-	if len(seen) < 6*13 {
+	if len(seen) < 2*13+4*7 {
 		t.Errorf("%d queries are on record", len(seen))
 	}
 }
