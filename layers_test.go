@@ -45,7 +45,7 @@ var rows = [][]string{
 	{"cmd/bawn"},
 	// the tests' small internet
 	{"internal/roottest", "internal/steady", "internal/world/supply"},
-	{"internal/world"},
+	{"internal/world", "internal/h2suite"},
 	{"internal/demo", "internal/e2e"},
 }
 

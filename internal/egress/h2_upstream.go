@@ -30,11 +30,9 @@ type h2Upstream struct {
 	since    time.Duration // nothing has used it
 }
 
-// close closes the connection without a farewell, which could block.
-func (up *h2Upstream) close() {
-	up.sock.conn.Close()
-	up.client.Close()
-}
+// close closes the connection, after a farewell if the server takes it soon. It
+// does not wait for that.
+func (up *h2Upstream) close() { up.client.Close() }
 
 // open begins a request on the connection; nil if it can carry no more, or if
 // the request has been cut: the head goes from here.

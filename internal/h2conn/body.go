@@ -8,6 +8,9 @@ import (
 	"io"
 	"sync"
 
+	"golang.org/x/net/http2"
+
+	"bawn/internal/codes"
 	"bawn/internal/httpwire"
 )
 
@@ -27,8 +30,9 @@ type Body struct {
 	gone     bool  // nothing is kept any more
 
 	// Of a server's stream:
-	answered bool // the final head has been written
-	refused  bool // the stream has to end with an error after the answer
+	answered bool          // the final head has been written
+	refused  bool          // the stream has to end with an error after the answer
+	sentence http2.ErrCode // which
 }
 
 func (b *Body) init(s *stream) {
@@ -146,6 +150,16 @@ func (b *Body) discard(err error) {
 	b.gone = true
 	b.s.c.giveBack(b.in.drop())
 	b.reads.Broadcast()
+}
+
+// refuse makes a request one that is answered and then ends with an error. One
+// that is only too long breaks no rule of HTTP/2.
+func (b *Body) refuse(why *httpwire.Error) {
+	b.refused, b.sentence = true, http2.ErrCodeProtocol
+	if why.Code == codes.HeadTooLarge {
+		b.sentence = http2.ErrCodeNo
+	}
+	b.discard(why)
 }
 
 // end takes in that the peer has ended the message.

@@ -107,8 +107,7 @@ func (v *Server) open(list []hpack.HeaderField) error {
 	s.body.declare(s.head.Framing)
 	s.body.ended = c.block.end
 	if s.headErr != nil {
-		s.body.refused = true
-		s.body.discard(s.headErr)
+		s.body.refuse(s.headErr)
 	}
 	v.running++
 	v.done.Add(1)
@@ -217,15 +216,11 @@ var errFinished = truncated(errors.New("the handler has returned"))
 
 // condemn ends a stream whose request was malformed and has been answered.
 func (s *ServerStream) condemn() {
-	code := http2.ErrCodeProtocol
-	if s.headErr != nil && s.headErr.Code == codes.HeadTooLarge {
-		code = http2.ErrCodeNo // well-formed, only too long
-	}
 	switch {
 	case !s.body.ended:
-		s.reset(code, ErrReset)
-	case code != http2.ErrCodeNo:
-		s.c.rst(s.id, code)
+		s.reset(s.body.sentence, ErrReset)
+	case s.body.sentence != http2.ErrCodeNo:
+		s.c.rst(s.id, s.body.sentence)
 		s.c.kick()
 	}
 }

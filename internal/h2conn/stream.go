@@ -71,10 +71,14 @@ func (s *stream) Err() error {
 
 // Reset ends the stream at once: the peer hears the code, and whoever reads or
 // writes here wakes. It does not wait, and does nothing on a stream that is
-// over.
+// over. Of a request that was malformed the peer hears that instead of
+// NO_ERROR.
 func (s *stream) Reset(code http2.ErrCode) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
+	if code == http2.ErrCodeNo && s.body.refused {
+		code = s.body.sentence
+	}
 	s.reset(code, ErrReset)
 }
 
@@ -281,8 +285,8 @@ func (s *stream) malformed(why *httpwire.Error, ended bool) error {
 		return flood("malformed messages")
 	}
 	if s.ofUs == nil && !s.body.answered {
-		s.body.refused, s.body.ended = true, ended
-		s.body.discard(why)
+		s.body.ended = ended
+		s.body.refuse(why)
 		return nil
 	}
 	s.reset(http2.ErrCodeProtocol, why)
