@@ -137,7 +137,9 @@ func (e *wsEnd) flushed() error {
 // unlock gives the lock back, once nothing is due.
 func (e *wsEnd) unlock() {
 	for {
-		e.pay()
+		if e.owes() {
+			e.pay()
+		}
 		e.mu.Unlock()
 		if !e.owes() || !e.mu.TryLock() {
 			return
@@ -170,9 +172,6 @@ func (e *wsEnd) pay() {
 	n := copy(payload[:], e.due.pong)
 	e.due.hasPong, e.due.ping = false, false
 	e.due.Unlock()
-	if !pong && !ping {
-		return
-	}
 	waiting := e.w != nil // for its own flush
 	err := e.writing(func() error {
 		if pong {

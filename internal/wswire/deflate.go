@@ -30,6 +30,7 @@ type inflater struct {
 	tail  string // what is still to follow the message's own octets
 	ended bool   // all of the message's own octets are here
 	err   error  // of the message's frames
+	rest  [len(leftOut) + len(finalBlock) + 1]byte
 }
 
 var inflaters = sync.Pool{New: func() any {
@@ -114,14 +115,11 @@ func (f *inflater) settle(err error) error {
 	// A block of the message itself may be marked final. Then nothing of it may
 	// follow but the empty block that RFC 7692 section 7.2.3.4 has there: one
 	// reader would see it and another would not.
-	var rest [len(leftOut) + len(finalBlock) + 1]byte
-	n, err := io.ReadFull(f.src, rest[:])
-	switch string(rest[:n]) {
+	n, _ := io.ReadFull(f.src, f.rest[:]) // what failed is in f.err
+	whole := n < len(f.rest) || f.none()
+	switch string(f.rest[:n]) {
 	case "", leftOut + finalBlock, "\x00" + leftOut + finalBlock:
-		if f.err != nil {
-			return f.err
-		}
-		if n < len(rest) || f.none() {
+		if f.err == nil && whole {
 			return io.EOF
 		}
 	}
