@@ -55,20 +55,30 @@ func (f *firstOctet) Read(p []byte) (int, error) {
 	return copy(p, f.octet[:]), nil
 }
 
-// Messages are read in two pieces, a frame's head and its payload, and TLS has
-// a buffer already.
-const smallBuffer = 512
+// messageBuffer holds what TLS gives at a time, and the octet before it, so that
+// a message of one record is passed on as one.
+const messageBuffer = 16<<10 + 512
 
-// smallReader has the connection go on with a small buffer.
-func (c *conn) smallReader() {
-	if c.r.Buffered() == 0 {
-		c.giveReader()
-		c.r = bufio.NewReaderSize(c.cl, smallBuffer)
+// stirs waits for the first octet of the next frame, over TLS without a buffer.
+func (e *wsEnd) stirs() error {
+	if e.conn == e.raw || e.src.Buffered() > 0 {
+		return nil
 	}
+	e.giveReader()
+	e.first = firstOctet{from: e.conn}
+	_, err := io.ReadFull(e.conn, e.first.octet[:])
+	e.src = e.s.messages.Get().(*bufio.Reader)
+	e.src.Reset(&e.first)
+	e.in.From(e.src)
+	e.give = e.s.messages.Put
+	return err
 }
 
-func (l *h1Upstream) smallReader() {
-	if l.r.Buffered() == 0 {
-		l.r = bufio.NewReaderSize(l.conn, smallBuffer)
+// giveReader gives the buffer back, to where it is from.
+func (e *wsEnd) giveReader() {
+	if e.src != nil {
+		e.src.Reset(nil)
+		e.give(e.src)
+		e.src = nil
 	}
 }

@@ -181,14 +181,15 @@ func or[T comparable](have *T, otherwise T) {
 // A Server serves the connections of agents. It may be used by many
 // goroutines.
 type Server struct {
-	cfg     Config
-	lim     Limits
-	tlsDown *tls.Config
-	trust   *uptls.Trust
-	writers sync.Pool // *bufio.Writer, of heads and small bodies
-	copies  sync.Pool // *[]byte, for bodies on their way
-	readers sync.Pool // *bufio.Reader, of agents' connections
-	live    live
+	cfg      Config
+	lim      Limits
+	tlsDown  *tls.Config
+	trust    *uptls.Trust
+	writers  sync.Pool // *bufio.Writer, of heads and small bodies
+	copies   sync.Pool // *[]byte, for bodies on their way
+	readers  sync.Pool // *bufio.Reader, of agents' connections
+	messages sync.Pool // *bufio.Reader, of WebSockets over TLS
+	live     live
 
 	mu      sync.Mutex
 	tenants map[leaseKey]*tenant
@@ -214,6 +215,7 @@ func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, lim: cfg.Limits.orDefault(), tenants: map[leaseKey]*tenant{}}
 	s.writers.New = func() any { return bufio.NewWriterSize(nil, writeBuffer) }
 	s.readers.New = func() any { return bufio.NewReader(nil) }
+	s.messages.New = func() any { return bufio.NewReaderSize(nil, messageBuffer) }
 	s.copies.New = func() any { b := make([]byte, copyBuffer); return &b }
 	s.tlsDown = s.downConfig()
 	s.trust = uptls.New(cfg.Roots, nil)

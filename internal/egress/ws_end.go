@@ -25,6 +25,10 @@ type wsEnd struct {
 	in   wswire.Reader
 	sent atomic.Int64 // octets
 
+	src   *bufio.Reader // that in reads from; nil while a frame is waited for over TLS
+	give  func(any)     // gives src back
+	first firstOctet    // of a frame that was waited for
+
 	mu     sync.Mutex
 	out    wswire.Writer
 	w      *bufio.Writer // while something is not flushed
@@ -223,8 +227,9 @@ func (e *wsEnd) hear() error {
 	return nil
 }
 
-// free gives back what is left after a failure.
+// free gives back what is left at the end.
 func (e *wsEnd) free() {
+	e.giveReader()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.w != nil {

@@ -56,10 +56,10 @@ func newWebSocket(x *exchange, up *h1Upstream) *webSocket {
 			lim.Message = c.s.lim.GuardBody
 		}
 	}
-	c.smallReader()
-	up.smallReader()
 	w.agent.init(c.s, c.cl, c.raw, c.r, wswire.Client, x.ws.down, lim)
+	w.agent.give, c.r = c.s.readers.Put, nil
 	w.server.init(c.s, up.conn, up.sock.conn, up.r, wswire.Server, x.ws.up, passed)
+	w.server.give, up.r = func(any) {}, nil
 	w.hooks(&w.agent, &w.server)
 	w.hooks(&w.server, &w.agent)
 	return w
@@ -67,7 +67,7 @@ func newWebSocket(x *exchange, up *h1Upstream) *webSocket {
 
 // init makes e ready: peer is which end of a WebSocket it is.
 func (e *wsEnd) init(s *Server, conn, raw net.Conn, r *bufio.Reader, peer wswire.Role, p wswire.Params, lim wswire.Limits) {
-	e.s, e.conn, e.raw = s, conn, raw
+	e.s, e.conn, e.raw, e.src = s, conn, raw, r
 	e.opened = s.live.clock.Load()
 	e.in.Reset(r, peer, p.Deflate, lim)
 	e.out.Reset(nil, wswire.Client+wswire.Server-peer, p)
@@ -75,7 +75,7 @@ func (e *wsEnd) init(s *Server, conn, raw net.Conn, r *bufio.Reader, peer wswire
 
 // hooks says what is done while a message from one end is waited for.
 func (w *webSocket) hooks(from, to *wsEnd) {
-	from.in.Wait = func(bool) error {
+	from.in.Wait = func(within bool) error {
 		if err := to.flush(); err != nil {
 			return err
 		}
@@ -83,7 +83,10 @@ func (w *webSocket) hooks(from, to *wsEnd) {
 			return errStopped
 		}
 		w.awaitMessage()
-		return nil
+		if within {
+			return nil
+		}
+		return from.stirs()
 	}
 	from.in.Control = func(op wswire.Opcode, p []byte) error {
 		if op == wswire.Close {

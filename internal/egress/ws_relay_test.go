@@ -56,7 +56,7 @@ func TestWebSocketViolations(t *testing.T) {
 		"a fragmented ping":         {func(w *ws) { w.say(ping, false, 0, "a") }, "close 1002 websocket_protocol_error", codes.WebSocketProtocolError},
 		"a text that is no UTF-8":   {func(w *ws) { w.say(text, true, 0, "\xff") }, "close 1007 websocket_protocol_error", codes.WebSocketProtocolError},
 		"one that does not inflate": {func(w *ws) { w.say(text, true, 4, "\xff\xff") }, "close 1007 websocket_protocol_error", codes.WebSocketProtocolError},
-		"one that inflates too far": {func(w *ws) { w.say(binary, true, 4, squeezed(strings.Repeat("a", 20<<20))) }, "close 1009 body_too_large", codes.BodyTooLarge},
+		"one that inflates too far": {func(w *ws) { w.say(binary, true, 4, squeezed(strings.Repeat("a", 1<<20))) }, "close 1009 body_too_large", codes.BodyTooLarge},
 		"a close status of none":    {func(w *ws) { w.say(bye, true, 0, "\x03\xed") }, "close 1002 websocket_protocol_error", codes.WebSocketProtocolError},
 		"too many pings": {func(w *ws) {
 			for range 400 {
@@ -66,7 +66,7 @@ func TestWebSocketViolations(t *testing.T) {
 	} {
 		for _, path := range []string{"/ws/a", "/json/a"} {
 			t.Run(name+" "+path, func(t *testing.T) {
-				r := newRig(t, chat)
+				r := newRig(t, chat, func(r *rig) { r.cfg.Limits.WebSocket.Free = 100 << 10 })
 				w := r.open(path, true)
 				go c.do(w)
 				for {
@@ -356,6 +356,23 @@ func TestWebSocketStreams(t *testing.T) {
 	rest, err := in.Whole(nil)
 	if err != nil || n+len(rest) != 1000 {
 		t.Errorf("%d octets, %v", n+len(rest), err)
+	}
+}
+
+// TestWebSocketKeepsFramesTogether: what came in one frame and one record of TLS
+// goes on in one.
+func TestWebSocketKeepsFramesTogether(t *testing.T) {
+	for _, n := range []int{1, 125, 500, 1024, 1300} { // a Go server begins with small records
+		r := newRig(t, chat)
+		w := r.open("/ws/a", false)
+		for range 2 {
+			frame := wswire.AppendFrame(nil, wswire.Header{Fin: true, Op: binary}, make([]byte, n))
+			w.server.Write(frame)
+			got := make([]byte, len(frame))
+			if _, err := io.ReadFull(w.agentR, got); err != nil || !bytes.Equal(got, frame) {
+				t.Errorf("%d octets: %v, begins %x, want %x", n, err, got[:2], frame[:2])
+			}
+		}
 	}
 }
 

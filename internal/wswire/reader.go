@@ -72,6 +72,10 @@ func (r *Reader) Reset(src *bufio.Reader, from Role, deflate bool, lim Limits) {
 	*r = Reader{Control: r.Control, Wait: r.Wait, src: src, from: from, deflate: deflate, lim: lim.orDefault()}
 }
 
+// From has r go on reading from another source. It is for Wait, which may end
+// the wait for a message with it: nothing may be buffered in the last source.
+func (r *Reader) From(src *bufio.Reader) { r.src = src }
+
 var errUnread = errors.New("the message before was not read to its end")
 
 // Next waits for a message and says what it is: [Text] or [Binary], and
