@@ -204,9 +204,6 @@ func (c *Case) readConnect(s string) error {
 			c.SNI = &value
 		case isOption && key == "alpn":
 			c.ALPN = strings.Split(value, ",")
-			if c.speaksH2() {
-				c.Unsupported = append(c.Unsupported, "alpn="+value)
-			}
 		case isOption && key == "dst":
 			c.Dst = value
 		case i == 0 && c.Arrive == arriveConnect:
@@ -312,6 +309,12 @@ func (c *Case) readForwarded(s string) error {
 	}
 	if c.Arrive == arriveTCP || s == "" {
 		c.Forwarded = append(c.Forwarded, []byte(s))
+		return nil
+	}
+	if strings.HasPrefix(s, ":") {
+		head, body, _ := strings.Cut(s, "\n\n")
+		head = strings.ReplaceAll(strings.TrimSuffix(head, "\n"), "\n", "\r\n")
+		c.Forwarded = append(c.Forwarded, []byte(head+"\r\n\r\n"+body))
 		return nil
 	}
 	c.Forwarded = append(c.Forwarded, message(s))

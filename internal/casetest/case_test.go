@@ -30,6 +30,8 @@ const socket = "-- policy.yaml --\nversion: 1\nprofiles:\n  web: {rules: [{host:
 
 const socketUp = "GET / HTTP/1.1\nHost: ok.example\nConnection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: *\n"
 
+const get2 = "-- request --\n:method: GET\n:scheme: https\n:authority: ok.example\n:path: /\n"
+
 const get = "-- request --\nGET / HTTP/1.1\nHost: ok.example\n"
 
 // TestMalformed: what is not the format is an error, never a pass.
@@ -111,7 +113,12 @@ func TestFails(t *testing.T) {
 		"no messages":                   {socket + "-- messages --\n{}\n-- want --\nallow\n", "1 verdicts were wanted, 2 were given"},
 		"another status of a close":     {socket + "-- request.raw --\n\"\\x83\\x80\\x00\\x00\\x00\\x00\"\n-- want --\nallow\nclose 1008\n", "wanted close 1008, got close websocket_protocol_error 1002"},
 		"a broken rule is no denial":    {socket + "-- request.raw --\n\"\\x83\\x80\\x00\\x00\\x00\\x00\"\n-- want --\nallow\ndeny\n", "wanted deny, got close websocket_protocol_error 1002"},
-		"h2":                            {tunnel + "alpn=h2\n-- request --\n:method: GET\n-- want --\nallow\n", "not yet supported: alpn=h2"},
+		"another path over h2":          {tunnel + "alpn=h2\n" + get2 + "-- forwarded --\n:method: GET\n:scheme: https\n:authority: ok.example\n:path: /x\n-- want --\nallow\n", `wanted "GET /x", got "GET /"`},
+		"another authority over h2":     {tunnel + "alpn=h2\n" + get2 + "-- forwarded --\n:method: GET\n:authority: no.example\n:path: /\n-- want --\nallow\n", `wanted authority "no.example"`},
+		"another scheme over h2":        {tunnel + "alpn=h2\n" + get2 + "-- forwarded --\n:method: GET\n:scheme: http\n:authority: ok.example\n:path: /\n-- want --\nallow\n", `wanted scheme "http"`},
+		"a field too many over h2":      {tunnel + "alpn=h2\n" + get2 + "a: b\n-- forwarded --\n:method: GET\n:authority: ok.example\n:path: /\n-- want --\nallow\n", `field "a: b" was not wanted`},
+		"another body over h2":          {tunnel + "alpn=h2\n-- request --\n:method: POST\n:scheme: https\n:authority: ok.example\n:path: /\n\nx\n-- forwarded --\n:method: POST\n:authority: ok.example\n:path: /\n\ny\n-- want --\nallow\n", `body: wanted "y", got "x"`},
+		"a stream too few":              {tunnel + "alpn=h2\n" + get2 + get2 + "-- want --\nallow\n", "1 verdicts were wanted, 2 were given"},
 		"state of a guard":              {tunnel + get + "-- state --\npins: {openai: x}\n-- want --\nallow\n", "not yet supported: state pins"},
 		"not supported, and want deny":  {tunnel + get + "-- state --\npins: {}\n-- want --\ndeny policy_invalid\n", "not yet supported"},
 		"approval":                      {tunnel + get + "-- want --\nask\n", "wanted ask, got allow"},
@@ -238,6 +245,30 @@ func TestMainJSON(t *testing.T) {
 	}
 	if !json.Valid(out.Bytes()) {
 		t.Error("not JSON")
+	}
+}
+
+// TestNotationsMeet: what went up may be wanted in the notation of the other
+// version of HTTP, which says the same.
+func TestNotationsMeet(t *testing.T) {
+	one := []byte("GET /a HTTP/1.1\r\nHost: ok.example\r\nAccept: x\r\n\r\n")
+	two := []byte(":method: GET\r\n:scheme: https\r\n:authority: ok.example\r\n:path: /a\r\naccept: x\r\n\r\n")
+	for name, tc := range map[string]struct {
+		want, got []byte
+		differ    bool
+	}{
+		"the same":         {two, two, false},
+		"as HTTP/1.1":      {one, two, false},
+		"as HTTP/2":        {two, one, false},
+		"another host":     {bytes.ReplaceAll(one, []byte("ok."), []byte("no.")), two, true},
+		"another field":    {bytes.ReplaceAll(two, []byte("accept: x"), []byte("accept: y")), one, true},
+		"another method":   {bytes.ReplaceAll(one, []byte("GET"), []byte("PUT")), two, true},
+		"chunks":           {[]byte(":method: POST\r\n:authority: a\r\n:path: /\r\n\r\nhello"), []byte("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"), false},
+		"what is no field": {[]byte(":method: GET\r\nnonsense\r\n\r\n"), one, true},
+	} {
+		if why := differOne(tc.want, tc.got); (why != "") != tc.differ {
+			t.Errorf("%s: %q", name, why)
+		}
 	}
 }
 

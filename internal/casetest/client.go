@@ -27,7 +27,7 @@ import (
 type client struct {
 	established bool // the connection was let through, as far as one can see before a request
 	told        []answer
-	answered    int  // streams that came to an end
+	judged      int  // streams that have to be on record
 	upgraded    bool // a WebSocket was opened
 	farewell    talk.Farewell
 }
@@ -136,8 +136,8 @@ func hearFirst(r io.Reader, want []byte) error {
 
 // h2 speaks HTTP/2.
 func (cl *client) h2(run *running, c halfCloser) error {
-	report := talk.H2(c, run.c.H2, func(r talk.Report) bool { return run.records.count() >= len(r.Answers) }, run.records.news())
-	cl.answered = report.Answered()
+	report := talk.H2(c, run.c.H2)
+	cl.judged = report.Judged()
 	for _, a := range report.Answers {
 		cl.told = append(cl.told, answer{code: codes.Code(a.Code), none: a.Status == ""})
 	}

@@ -22,6 +22,7 @@ type Verdict struct {
 	Rule    string     `json:"rule"`
 	Status  int        `json:"status,omitempty"` // of a close frame
 	detail  string
+	late    bool // it was allowed first
 }
 
 // String gives verdict and code as a want line does.
@@ -53,7 +54,6 @@ type Result struct {
 	Wanted    []string  `json:"wanted"`
 	OK        bool      `json:"ok"`
 	Why       string    `json:"why"` // why it is not OK; empty when it is
-	Answered  int       `json:"-"`   // streams of HTTP/2 that came to an end
 }
 
 // fail makes r a failure and keeps the first reason.

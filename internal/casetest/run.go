@@ -56,12 +56,11 @@ func Run(c *Case, env *Env) Result {
 		r.fail("%v", err)
 		return r
 	}
-	run := &running{c: c, env: env, policy: p, agent: r.Agent}
+	run := &running{c: c, env: env, policy: p, agent: r.Agent, records: recorder{changed: make(chan struct{}, 1)}}
 	if err := run.do(); err != nil {
 		r.fail("%v", err)
 	}
 	run.judge(&r)
-	r.Answered = run.client.answered
 	return r
 }
 
@@ -138,6 +137,9 @@ func (run *running) do() error {
 	ln.conns <- far
 	err = run.client.talk(run, near)
 	near.Close()
+	if err == nil {
+		err = run.records.settle(ctx, run.client.judged)
+	}
 	if ctx.Err() != nil {
 		err = fmt.Errorf("the proxy did not come to an end within %v", patience)
 	}
@@ -207,7 +209,40 @@ type recorder struct {
 	mu        sync.Mutex
 	decisions []audit.Decision
 	outcomes  map[string]audit.Outcome
-	decided   chan struct{} // for whoever waits for a decision
+	changed   chan struct{} // for whoever waits for a record
+}
+
+// tell wakes whoever waits. The lock is held.
+func (r *recorder) tell() {
+	select {
+	case r.changed <- struct{}{}:
+	default: // nobody waits, or who waits has not looked yet
+	}
+}
+
+// settle waits until so many decisions are on record, and what was allowed has
+// come to its end.
+func (r *recorder) settle(ctx context.Context, decisions int) error {
+	for r.count() < decisions || r.open() {
+		select {
+		case <-r.changed:
+		case <-ctx.Done():
+			return fmt.Errorf("not everything is on record after %v", patience)
+		}
+	}
+	return nil
+}
+
+// open reports whether an outcome is still to come.
+func (r *recorder) open() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.decisions {
+		if _, ended := r.outcomes[d.Request]; d.Verdict == verdict.Allow && !ended {
+			return true
+		}
+	}
+	return false
 }
 
 // count is how many decisions there are.
@@ -217,23 +252,12 @@ func (r *recorder) count() int {
 	return len(r.decisions)
 }
 
-// news gives a channel on which every decision is announced from now on.
-func (r *recorder) news() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.decided = make(chan struct{}, 1)
-	return r.decided
-}
-
 // Decide implements egress.Recorder.
 func (r *recorder) Decide(d *audit.Decision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.decisions = append(r.decisions, *d)
-	select {
-	case r.decided <- struct{}{}:
-	default: // nobody waits, or who waits has not looked yet
-	}
+	r.tell()
 	return nil
 }
 
@@ -248,6 +272,7 @@ func (r *recorder) Outcome(o *audit.Outcome) error {
 		r.outcomes = map[string]audit.Outcome{}
 	}
 	r.outcomes[o.Request] = *o
+	r.tell()
 	return nil
 }
 
@@ -264,7 +289,7 @@ func (r *recorder) verdicts() []Verdict {
 		}
 		v := Verdict{Verdict: d.Verdict.String(), Code: d.Code, Stage: d.Stage, Rule: d.Rule, detail: d.Detail}
 		if o, ok := r.outcomes[d.Request]; ok && d.Verdict == verdict.Allow && RefusedLate(o.Code, o.BytesUp, o.Status) {
-			v = Verdict{Verdict: "deny", Code: o.Code, Stage: stageOf(o.Code), Rule: d.Rule, detail: o.Error}
+			v = Verdict{Verdict: "deny", Code: o.Code, Stage: stageOf(o.Code), Rule: d.Rule, detail: o.Error, late: true}
 		}
 		list = append(list, v)
 	}
@@ -332,7 +357,7 @@ func stageOf(code codes.Code) string {
 	switch code {
 	case codes.AddressNotPublic, codes.AddressUnresolved:
 		return "resolve"
-	case codes.UpstreamUnreachable, codes.UpstreamTLSInvalid:
+	case codes.UpstreamUnreachable, codes.UpstreamTLSInvalid, codes.ALPNDenied:
 		return "dial"
 	}
 	if e, _ := codes.Lookup(code); e.Group == codes.GroupRequests {
@@ -365,9 +390,7 @@ func (run *running) judge(r *Result) {
 	refusedOnly, afterDNS := len(r.Results) > 0, len(parts) > 0
 	for _, v := range r.Results {
 		refusedOnly = refusedOnly && v.Verdict != "allow"
-		if e, ok := codes.Lookup(v.Code); ok && e.Group == codes.GroupAddresses {
-			afterDNS = true
-		}
+		afterDNS = afterDNS || v.late
 	}
 	switch {
 	case refusedOnly && len(requests) > 0:

@@ -143,7 +143,7 @@ func (l *liveCases) run(t *testing.T, c *casetest.Case, data []byte) {
 		t.Fatal(err)
 	}
 	l.asked = len(queries)
-	a := l.sessions[want.Agent].do(t, jobOf(c, p.Agent(want.Agent), want.Answered))
+	a := l.sessions[want.Agent].do(t, jobOf(c, p.Agent(want.Agent)))
 	if c.Arrive == "dns" {
 		l.compareDNS(t, want, seen, a)
 		return
@@ -337,9 +337,9 @@ func readBack(t *testing.T, c *casetest.Case, raw []byte) []byte {
 	}
 }
 
-// jobOf is what the client of a case sends; so many streams will be answered.
-func jobOf(c *casetest.Case, agent *policy.Agent, answered int) job {
-	j := job{Send: bytes.Join(c.Streams, nil), ALPN: c.ALPN, H2: c.H2, Answers: answered}
+// jobOf is what the client of a case sends.
+func jobOf(c *casetest.Case, agent *policy.Agent) job {
+	j := job{Send: bytes.Join(c.Streams, nil), ALPN: c.ALPN, H2: c.H2}
 	for i, s := range c.Streams {
 		if _, ok := talk.IsUpgrade(s); ok && c.Arrive != "tcp" {
 			j.Send, j.Rest = bytes.Join(c.Streams[:i+1], nil), bytes.Join(c.Streams[i+1:], nil)

@@ -26,8 +26,7 @@ type job struct {
 	First   []byte // what the server says before anything is sent
 	Send    []byte
 
-	H2      []talk.Request // instead of Send
-	Answers int            // streams of HTTP/2 that will be answered
+	H2 []talk.Request // instead of Send
 
 	Responses int          // before Frames: to what was sent, the last of them to a handshake
 	Frames    []talk.Frame // after the handshake

@@ -25,7 +25,9 @@ func (c *conn) serveH2() {
 	c.flow.await(phaseIdle)
 	h2 := h2conn.NewServer(c.cl, c.t.h2Limits(c.s), c.serveStream)
 	err := h2.Serve()
-	if e, ok := errors.AsType[*h2conn.ConnError](err); ok && c.flow.wasCut() == nil {
+	// What the agent did stands, even if its session or the proxy ended since.
+	why := c.flow.wasCut()
+	if e, ok := errors.AsType[*h2conn.ConnError](err); ok && (why == nil || why.code == "") {
 		c.x.begin()
 		c.x.rec.Proto = "h2"
 		c.x.host, c.x.port = c.host, c.port
@@ -127,7 +129,20 @@ func (l *h2Agent) arrived() ([]byte, bool) {
 	return all, true
 }
 
-func (l *h2Agent) soFar() error { return nil } // the engine has judged what came
+// soFar waits for the end of a request that has no body, as it says: octets that
+// come all the same would be another request to whoever counts by the length. Of
+// any other body the engine has judged what came.
+func (l *h2Agent) soFar() error {
+	if l.x.q.Framing.HasBody() {
+		return nil
+	}
+	l.x.flow.await(phaseBody)
+	var none [1]byte
+	if _, err := l.st.Body().Read(none[:]); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
 
 func (l *h2Agent) stop() { l.st.Body().Stop() }
 

@@ -265,7 +265,7 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 // bodySoFar judges as much of the body as came with the head. The rest is judged
 // as it goes up.
 func (x *exchange) bodySoFar() verdict.Verdict {
-	if x.taken || !x.q.Framing.HasBody() {
+	if x.taken {
 		return allowed
 	}
 	if err := x.leg.soFar(); err != nil {

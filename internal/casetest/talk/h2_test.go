@@ -18,9 +18,6 @@ import (
 	"bawn/internal/casetest/talk"
 )
 
-// never waits for nothing.
-func never(talk.Report) bool { return true }
-
 func get(path string, more ...talk.Field) talk.Request {
 	return talk.Request{Fields: append([]talk.Field{
 		{":method", "GET"}, {":scheme", "http"}, {":authority", "ok.example"}, {":path", path},
@@ -77,7 +74,7 @@ func TestH2AgainstNetHTTP(t *testing.T) {
 	big.Fields[0].Value, big.Body = "POST", bytes.Repeat([]byte("x"), 3<<20)
 	report := talk.H2(dial(t, to), []talk.Request{
 		get("/"), get("/no"), big, get("/", talk.Field{"Upper", "case"}), get("/last"),
-	}, never, nil)
+	})
 	want := []talk.Answer{
 		{1, "200", "", "", true},
 		{3, "403", "path_not_allowed", "", true},
@@ -93,8 +90,8 @@ func TestH2AgainstNetHTTP(t *testing.T) {
 			t.Errorf("answer %d: %+v, want %+v", i, report.Answers[i], want[i])
 		}
 	}
-	if report.Answered() != 5 {
-		t.Errorf("%d answered", report.Answered())
+	if report.Judged() != 4 {
+		t.Errorf("%d judged", report.Judged())
 	}
 }
 
@@ -102,7 +99,7 @@ func TestH2AgainstNetHTTP(t *testing.T) {
 func recorded(t *testing.T, requests ...talk.Request) []byte {
 	t.Helper()
 	tee := &teeConn{Conn: dial(t, nethttp(t))}
-	talk.H2(tee, requests, never, nil)
+	talk.H2(tee, requests)
 	return tee.sent.Bytes()
 }
 
@@ -119,11 +116,11 @@ func (c *teeConn) Write(b []byte) (int, error) {
 // TestH2Raw sends the same bytes again, and hears the same.
 func TestH2Raw(t *testing.T) {
 	raw := recorded(t, get("/"), get("/no"), get("/", talk.Field{"Upper", "case"}))
-	report := talk.H2(dial(t, nethttp(t)), []talk.Request{{Raw: raw}}, never, nil)
+	report := talk.H2(dial(t, nethttp(t)), []talk.Request{{Raw: raw}})
 	if len(report.Answers) != 3 || report.Answers[1].Code != "path_not_allowed" || report.Answers[2].Reset != "PROTOCOL_ERROR" {
 		t.Errorf("report %+v", report)
 	}
-	report = talk.H2(dial(t, nethttp(t)), []talk.Request{{Raw: append(raw, "\x00\x00\x01\x03\x00\x00\x00\x00\x01x"...)}}, never, nil)
+	report = talk.H2(dial(t, nethttp(t)), []talk.Request{{Raw: append(raw, "\x00\x00\x01\x03\x00\x00\x00\x00\x01x"...)}})
 	if report.GoAway != "FRAME_SIZE_ERROR" && report.GoAway != "PROTOCOL_ERROR" {
 		t.Errorf("a connection with a malformed frame: %+v", report)
 	}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 
@@ -40,14 +39,16 @@ type Answer struct {
 type Report struct {
 	Answers []Answer
 	GoAway  string // error code with which the other end gave up, "" for none
+	Last    uint32 // the last stream that it has looked at, if it gave up
 	Fault   string // what a client would not take; "" for none
 }
 
-// Answered counts the streams that came to an end.
-func (r *Report) Answered() int {
+// Judged counts the streams that the other end has judged: all that it did not
+// reset without an answer, nor gave up before it came to them.
+func (r *Report) Judged() int {
 	n := 0
 	for _, a := range r.Answers {
-		if a.ended() {
+		if a.Status != "" || a.Reset == "" && (r.GoAway == "" || a.Stream <= r.Last) {
 			n++
 		}
 	}
@@ -65,23 +66,20 @@ type Conn interface {
 // H2 sends requests and reads what comes back until the other end closes. A
 // request is sent when the one before has been answered, so that their order is
 // the order in which they are judged; within exact bytes as well, at the end of
-// each stream.
-//
-// A stream that the client leaves open may never be answered: before it closes
-// the connection, H2 waits for such streams until enough says that there is
-// nothing to come. enough is asked whenever something has happened, and poll
-// makes something happen.
-func H2(c Conn, requests []Request, enough func(Report) bool, poll <-chan struct{}) Report {
+// each stream. A stream that the client has not ended may never be answered and is
+// not waited for: it ends with the connection.
+func H2(c Conn, requests []Request) Report {
 	cl := &h2client{conn: c, streams: map[uint32]*h2stream{}, window: 65535, initial: 65535}
 	cl.changed = sync.NewCond(&cl.mu)
 	cl.raw = len(requests) > 0 && requests[0].Raw != nil
 	cl.out = http2.NewFramer(c, nil)
 	cl.enc = hpack.NewEncoder(&cl.block)
+	if !cl.raw {
+		cl.greet() // before anything is read, and so answered
+	}
 	done := make(chan struct{})
 	go func() { defer close(done); cl.read() }()
-	go cl.wake(poll, done)
 	cl.send(requests)
-	cl.until(func() bool { return cl.settled() && (len(cl.streams) == len(cl.ours()) || enough(cl.report())) })
 	c.CloseWrite() //nolint:errcheck // the other end may have closed
 	<-done
 	cl.mu.Lock()
@@ -109,6 +107,7 @@ type h2client struct {
 	window  int64 // of the connection
 	initial int64 // of a new stream
 	goAway  string
+	last    uint32
 	fault   string
 	over    bool
 }
@@ -117,19 +116,6 @@ type h2stream struct {
 	Answer
 	closed bool // by us
 	window int64
-}
-
-func (cl *h2client) wake(poll, done <-chan struct{}) {
-	for {
-		select {
-		case <-poll:
-			cl.mu.Lock()
-			cl.changed.Broadcast()
-			cl.mu.Unlock()
-		case <-done:
-			return
-		}
-	}
 }
 
 // until waits for a condition, or the end of the connection.
@@ -151,15 +137,8 @@ func (cl *h2client) settled() bool {
 	return true
 }
 
-// ours are the streams that need no further waiting.
-func (cl *h2client) ours() []uint32 {
-	return slices.DeleteFunc(slices.Clone(cl.order), func(id uint32) bool {
-		return !cl.streams[id].closed && !cl.streams[id].ended()
-	})
-}
-
 func (cl *h2client) report() Report {
-	r := Report{GoAway: cl.goAway, Fault: cl.fault}
+	r := Report{GoAway: cl.goAway, Last: cl.last, Fault: cl.fault}
 	for _, id := range cl.order {
 		r.Answers = append(r.Answers, cl.streams[id].Answer)
 	}
@@ -167,9 +146,6 @@ func (cl *h2client) report() Report {
 }
 
 func (cl *h2client) send(requests []Request) {
-	if !cl.raw {
-		cl.greet()
-	}
 	for _, q := range requests {
 		if q.Raw != nil {
 			cl.sendRaw(q.Raw)
@@ -371,7 +347,7 @@ func (cl *h2client) take(f http2.Frame) {
 			s.Reset = f.ErrCode.String()
 		}
 	case *http2.GoAwayFrame:
-		cl.goAway = f.ErrCode.String()
+		cl.goAway, cl.last = f.ErrCode.String(), f.LastStreamID
 	case *http2.WindowUpdateFrame:
 		if s != nil {
 			s.window += int64(f.Increment)

@@ -27,22 +27,21 @@ type h2request struct {
 	body           bytes.Buffer
 }
 
-// notation writes a request as case files do, with the line ends of HTTP/1.1:
-// pseudo-header fields, header fields, an empty line, the body, and behind
-// another empty line the trailers.
+// notation writes a request as case files do, with the line ends of HTTP/1.1 in
+// its head: pseudo-header fields, header fields, an empty line, the body, and
+// behind another empty line the trailers.
 func (q *h2request) notation() []byte {
 	var b bytes.Buffer
-	lines := func(fields []hpack.HeaderField) {
-		for _, f := range fields {
-			b.WriteString(f.Name + ": " + f.Value + "\r\n")
-		}
+	for _, f := range q.head {
+		b.WriteString(f.Name + ": " + f.Value + "\r\n")
 	}
-	lines(q.head)
 	b.WriteString("\r\n")
 	b.Write(q.body.Bytes())
-	if len(q.trailers) > 0 {
-		b.WriteString("\r\n\r\n")
-		lines(q.trailers)
+	for i, f := range q.trailers {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString("\n" + f.Name + ": " + f.Value)
 	}
 	return b.Bytes()
 }

@@ -34,8 +34,7 @@ type job struct {
 	First   []byte   // what the server says before anything is sent
 	Send    []byte
 
-	H2      []talk.Request // instead of Send
-	Answers int            // streams of HTTP/2 that will be answered
+	H2 []talk.Request // instead of Send
 
 	Responses int          // before Frames: to what was sent, the last of them to a handshake
 	Frames    []talk.Frame // after the handshake
@@ -131,7 +130,7 @@ func (a *answer) do(j job) error {
 		}
 	}
 	if j.H2 != nil {
-		a.Report = talk.H2(s, j.H2, func(r talk.Report) bool { return r.Answered() >= j.Answers }, nil)
+		a.Report = talk.H2(s, j.H2)
 		return nil
 	}
 	if j.Responses > 0 {
