@@ -205,14 +205,7 @@ func (l *h2Agent) abort() { l.st.Reset(http2.ErrCodeCancel) }
 
 func (l *h2Agent) close() { l.st.Reset(http2.ErrCodeCancel) }
 
-func (l *h2Agent) gone(bool) bool {
-	select {
-	case <-l.st.Done():
-		return true
-	default:
-		return false
-	}
-}
+func (l *h2Agent) gone(bool) bool { return l.st.Err() != nil }
 
 // headSize is how many octets the fields take in the form of HTTP/1.1.
 func headSize(fields httpwire.Fields) int {

@@ -193,7 +193,7 @@ func TestStreamsTakeTurns(t *testing.T) {
 		p.received(1)
 		p.fr.WriteWindowUpdate(0, streams*16<<10)
 		for i := range streams {
-			if n := p.received(uint32(2*i + 1)); n < 2*16<<10-1 || n > 65_535+3*16<<10 {
+			if n := p.received(uint32(2*i + 1)); n < 2*16_000 || n > 65_535+3*16<<10 {
 				t.Errorf("stream %d got %d octets", 2*i+1, n)
 			}
 		}

@@ -24,8 +24,9 @@ type Limits struct {
 }
 
 const (
-	maxFrame   = 16 << 10  // octets of a frame's payload, in both directions: the least that HTTP/2 allows
-	maxWindow  = 1<<31 - 1 // of a flow-control window
+	maxFrame   = 16 << 10               // octets of a frame's payload, in both directions: the least that HTTP/2 allows
+	maxData    = maxFrame - frameHeader // of DATA that we send, so that a frame fits into one record of TLS
+	maxWindow  = 1<<31 - 1              // of a flow-control window
 	initWindow = 64<<10 - 1
 )
 

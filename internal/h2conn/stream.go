@@ -45,14 +45,14 @@ func (s *stream) ID() uint32 { return s.id }
 // Body returns what the peer sends on the stream.
 func (s *stream) Body() *Body { return &s.body }
 
-// Done returns a channel that is closed when the stream is reset, from either
-// side, or the connection ends.
+// Done returns a channel that is closed when the stream is over: it was reset,
+// from either side, the connection has ended, or both ends have ended it.
 func (s *stream) Done() <-chan struct{} {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	if s.done == nil {
 		s.done = make(chan struct{})
-		if s.aborted {
+		if s.over() {
 			close(s.done)
 		}
 	}
@@ -132,6 +132,9 @@ func (s *stream) settle() {
 			s.c.churn.give(1)
 		}
 		s.c.remove(s)
+		if s.done != nil {
+			close(s.done)
+		}
 	}
 }
 
@@ -201,7 +204,7 @@ func (s *stream) claim(n int) (int, error) {
 		case s.sendWindow <= 0:
 			s.leave()
 		case c.sendWindow > 0 && (len(c.starved) == 0 || c.starved[0] == s):
-			n = min(n, maxFrame, s.sendWindow, c.sendWindow)
+			n = min(n, maxData, s.sendWindow, c.sendWindow)
 			s.sendWindow -= n
 			c.sendWindow -= n
 			s.leave()

@@ -148,7 +148,7 @@ func (c *conn) split(id uint32, at int, end bool) {
 // windows have been charged.
 func (c *conn) data(s *stream, p []byte) {
 	if t := c.tail; t.s == s && t.data {
-		if n := len(c.out.b) - t.at - frameHeader + len(p); n <= maxFrame {
+		if n := len(c.out.b) - t.at - frameHeader + len(p); n <= maxData {
 			c.out.b = append(c.out.b, p...)
 			putLength(c.out.b[t.at:], n)
 			return
