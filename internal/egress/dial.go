@@ -114,7 +114,7 @@ func (x *exchange) newUpstream(key poolKey) (up *h1Upstream, agreed string, v ve
 
 // multiplexed makes a new connection one that requests share.
 func (x *exchange) multiplexed(up *h1Upstream) (upstreamLeg, verdict.Verdict) {
-	client, err := h2conn.NewClient(up.conn, x.c.t.h2Limits(x.c.s))
+	client, err := h2conn.NewClient(up.conn, x.c.h2Limits())
 	if err != nil {
 		up.close()
 		return nil, x.cutVerdict("dial", codes.UpstreamUnreachable, "HTTP/2: "+err.Error())

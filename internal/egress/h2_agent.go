@@ -23,7 +23,7 @@ func (c *conn) serveH2() {
 	c.flow.stands(stand{host: c.host, port: c.port})
 	c.flow.rests()
 	c.flow.await(phaseIdle)
-	h2 := h2conn.NewServer(c.cl, c.t.h2Limits(c.s), c.serveStream)
+	h2 := h2conn.NewServer(c.cl, c.h2Limits(), c.serveStream)
 	err := h2.Serve()
 	// What the agent did stands, even if its session or the proxy ended since.
 	why := c.flow.wasCut()
@@ -37,6 +37,11 @@ func (c *conn) serveH2() {
 
 // serveStream serves one stream.
 func (c *conn) serveStream(st *h2conn.ServerStream) {
+	defer func() {
+		if p := recover(); p != nil { // while a panic was answered
+			c.panicked(p)
+		}
+	}()
 	c.working(1)
 	defer c.working(-1)
 	ctx, cancel := context.WithCancel(c.ctx)

@@ -239,3 +239,27 @@ func TestBodiesForGuardsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestI12PanicWhileAFaultIsAnswered: a fault on a stream is answered; one in
+// the answer ends the stream, and nothing else.
+func TestI12PanicWhileAFaultIsAnswered(t *testing.T) {
+	var armed atomic.Bool
+	r := newRig(t, open, func(r *rig) {
+		r.cfg.Stages = func(stage string) {
+			if armed.Load() && (stage == "judged" || stage == "journaled") {
+				panic("at " + stage)
+			}
+		}
+	})
+	r.upstreamALPN(apiHost, apiAddr, []string{"h2"}, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		io.WriteString(w, "ok")
+	}))
+	c := r.clientH2(r.listen(netplan.Explicit))
+	get(t, c, "/v1/before")
+	armed.Store(true)
+	if res, err := c.Get("https://" + apiHost + "/v1/now"); err == nil {
+		t.Errorf("got %s", res.Status)
+	}
+	armed.Store(false)
+	get(t, c, "/v1/after")
+}

@@ -278,10 +278,10 @@ func (s *Server) leaveTenant(t *tenant) {
 	}
 }
 
-// h2Limits are those of each connection of the lease that speaks HTTP/2.
-func (t *tenant) h2Limits(s *Server) h2conn.Limits {
-	lim := s.lim.H2
-	lim.Room = t.room
+// h2Limits are those of each connection that speaks HTTP/2.
+func (c *conn) h2Limits() h2conn.Limits {
+	lim := c.s.lim.H2
+	lim.Room, lim.Panicked = c.t.room, c.panicked
 	return lim
 }
 

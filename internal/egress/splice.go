@@ -96,9 +96,16 @@ func (x *exchange) pump(up net.Conn, first []byte) {
 	}
 	down := make(chan int64)
 	go func() {
+		var n int64
+		defer func() {
+			if p := recover(); p != nil {
+				c.panicked(p)
+				c.flow.cut(cut{code: codes.InternalError, detail: "panic"})
+			}
+			down <- n
+		}()
 		n, err := g.down(c.s, c.raw, up)
 		endHalf(c.raw, up, err)
-		down <- n
 	}()
 	sent, err := g.up(x, up, first)
 	endHalf(up, c.raw, err)

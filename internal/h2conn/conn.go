@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"bawn/internal/codes"
 )
 
 // A conn is what both ends of a connection have in common.
@@ -211,7 +213,7 @@ func (c *conn) hangUp() {
 // run reads until the connection ends, and closes it.
 func (c *conn) run() error {
 	defer c.lim.Room.give(c.lim.ConnWindow - initWindow)
-	err := c.read()
+	err := c.readAll()
 	c.mu.Lock()
 	if c.err == nil && len(c.streams) == 0 && errors.Is(err, io.EOF) {
 		err = errClosed
@@ -231,6 +233,20 @@ func (c *conn) run() error {
 		return nil
 	}
 	return err
+}
+
+// readAll reads until the connection ends. A panic over what the peer has sent
+// ends this connection and no other.
+func (c *conn) readAll() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			if c.lim.Panicked != nil {
+				c.lim.Panicked(p)
+			}
+			err = &ConnError{Code: codes.InternalError, HTTP2: http2.ErrCodeInternal, Detail: "panic"}
+		}
+	}()
+	return c.read()
 }
 
 // maxLinger bounds what is read of a connection that has ended.

@@ -28,7 +28,7 @@ func (c *conn) blame(id uint32, code http2.ErrCode, detail string) error {
 }
 
 func (c *conn) settingsIn(f *http2.SettingsFrame) error {
-	if !c.noise.take(settingsNoise) {
+	if !c.noise.take(settingsNoise + f.NumSettings()) {
 		return flood("settings")
 	}
 	if f.IsAck() {

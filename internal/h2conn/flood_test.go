@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -337,5 +339,68 @@ func TestServerThatDoesNotRead(t *testing.T) {
 			t.Error("the connection is still usable")
 		}
 		close(pause)
+	})
+}
+
+// TestLongSettingsAreCounted: each setting is work for every stream, however
+// many stand in a frame.
+func TestLongSettingsAreCounted(t *testing.T) {
+	err := withServer(t, h2conn.Limits{}, waitOrDrain, func(p *peer, _ *h2conn.Server) {
+		many := make([]http2.Setting, 2700)
+		for i := range many {
+			many[i] = http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(i)}
+		}
+		p.fr.WriteSettings(many...)
+		if !p.dismissed() {
+			t.Error("a frame of 2,700 settings is worked through")
+		}
+	})
+	if e, ok := errors.AsType[*h2conn.ConnError](err); !ok || e.Code != codes.RateLimited {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A trap is a connection whose reader panics when something comes.
+type trap struct {
+	net.Conn
+	armed atomic.Bool
+}
+
+func (c *trap) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.armed.Swap(false) {
+		panic("trapped")
+	}
+	return n, err
+}
+
+// TestI12PanicEndsOneConnection: a fault in the reader ends what it reads, wakes
+// whoever waits for it, and is told.
+func TestI12PanicEndsOneConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		c := &trap{Conn: a}
+		var told any
+		k, err := h2conn.NewClient(c, h2conn.Limits{Panicked: func(p any) { told = p }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go io.Copy(io.Discard, b)
+		st, err := k.Open(&httpwire.Request{Method: "GET", Fields: httpwire.Fields{{Name: "Host", Value: "h"}}}, "https", "/", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		c.armed.Store(true)
+		b.Write([]byte{0})
+		var p httpwire.Response
+		if err := st.ReadHead(&p); err == nil {
+			t.Error("the response has a head")
+		}
+		b.Close()
+		<-k.Done()
+		if e, ok := errors.AsType[*h2conn.ConnError](k.Err()); !ok || e.Code != codes.InternalError || told != "trapped" {
+			t.Errorf("got %v, and %v was told", k.Err(), told)
+		}
 	})
 }

@@ -19,6 +19,9 @@ type Limits struct {
 	// Room bounds the windows of the connections that share it. A connection
 	// that finds none has the least that HTTP/2 allows. nil: no bound.
 	Room *Room
+	// Panicked is told of a panic over what the peer has sent, while it is
+	// handled. nil: nobody is.
+	Panicked func(any)
 	// Wire bounds the heads.
 	Wire httpwire.Limits
 }
