@@ -5,6 +5,8 @@ package h2head_test
 
 import (
 	"errors"
+	"flag"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 
 	"bawn/internal/codes"
 	"bawn/internal/h2head"
+	"bawn/internal/h2suite"
 	"bawn/internal/httpwire"
 )
 
@@ -195,4 +198,25 @@ func TestRefusedTrailers(t *testing.T) {
 			wantCode(t, err, c.code)
 		})
 	}
+}
+
+var update = flag.Bool("update", false, "write docs/http2.md")
+
+// TestDocListsRefusedLists keeps docs/http2.md in step with the tables above.
+func TestDocListsRefusedLists(t *testing.T) {
+	const head = "\nEach row is a case of `%s` in `internal/h2head`.\n\n| refused | section | code |\n|---|---|---|\n"
+	var b strings.Builder
+	fmt.Fprintf(&b, head, "TestRefusedLists")
+	for _, c := range refusedLists {
+		fmt.Fprintf(&b, "| %s | %s | `%s` |\n", c.why, c.section, c.code)
+	}
+	b.WriteString("\n")
+	h2suite.Section(t, "requests", b.String(), *update)
+	b.Reset()
+	fmt.Fprintf(&b, head, "TestRefusedAnswers")
+	for _, c := range refusedAnswers {
+		fmt.Fprintf(&b, "| %s | %s | `%s` |\n", c.why, c.section, c.code)
+	}
+	b.WriteString("\n")
+	h2suite.Section(t, "responses", b.String(), *update)
 }
