@@ -23,6 +23,7 @@ profiles:
     rules:
       - host: api.example.com
         ports: [443, 80]
+      - host: h2only.example.com
       - host: files.example.com
       - host: git.example.com
       - host: models.corp.example
@@ -116,7 +117,7 @@ func TestEverythingGoesThroughTheParent(t *testing.T) {
 func (h *host) passes(t *testing.T, ssh *services.SSHServer) {
 	t.Helper()
 	for placement, agent := range placements() {
-		for _, url := range []string{"https://" + h.w.Names.API + "/", "http://" + h.w.Names.API + "/"} {
+		for _, url := range []string{"https://" + h.w.Names.API + "/", "https://" + h.w.Names.H2Only + "/", "http://" + h.w.Names.API + "/"} {
 			if status, code := h.curl(t, agent, url); status != "200" {
 				t.Errorf("%s: %s: %s %s", placement, url, status, code)
 			}

@@ -205,3 +205,41 @@ func TestI10ARequestWithAnotherCredentialIsCut(t *testing.T) {
 		t.Errorf("outcome %+v", o)
 	}
 }
+
+// TestAServerThatWantsACertificate says so after the handshake (TLS 1.3), in
+// either version of HTTP.
+func TestAServerThatWantsACertificate(t *testing.T) {
+	for _, proto := range []string{"http/1.1", "h2"} {
+		r := newRig(t, basic)
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		t.Cleanup(func() { ln.Close() })
+		r.net.add(apiHost, apiAddr)
+		r.net.servers[netip.MustParseAddrPort(apiAddr+":443")] = ln.Addr().String()
+		cert, err := r.serverCA.Certificate(apiHost)
+		must(t, err)
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer c.Close()
+					s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{*cert}, ClientAuth: tls.RequireAnyClientCert, NextProtos: []string{proto}})
+					s.Handshake()          //nolint:errcheck // it fails
+					io.Copy(io.Discard, c) //nolint:errcheck // until the client goes
+				}()
+			}
+		}()
+		client := r.client(r.listen(netplan.Explicit))
+		for i := range 20 {
+			res, err := client.Get("https://api.example.com/v1/a")
+			must(t, err)
+			wantDenial(t, res, 502, codes.UpstreamTLSInvalid)
+			if o := r.journal.lastOutcome(t, i+1); !strings.Contains(o.Error, "the server wants a certificate, and the rule has no credential") {
+				t.Errorf("%s: outcome %+v", proto, o)
+			}
+		}
+	}
+}

@@ -126,7 +126,9 @@ func (x *exchange) multiplexed(up *h1Upstream) (upstreamLeg, verdict.Verdict) {
 	r := shared.open(x)
 	if r == nil {
 		up.pool.free(shared)
-		return nil, x.cutVerdict("dial", codes.UpstreamUnreachable, "HTTP/2: the server lets no request through")
+		shared.close()
+		<-client.Done() // it says why
+		return nil, x.upstreamFault("dial", "HTTP/2: the server lets no request through", client.Err())
 	}
 	return r, allowed
 }

@@ -12,7 +12,6 @@ import (
 	"bawn/internal/audit"
 	"bawn/internal/codes"
 	"bawn/internal/httpwire"
-	"bawn/internal/uptls"
 	"bawn/internal/verdict"
 )
 
@@ -49,7 +48,7 @@ func (x *exchange) exchanged(up upstreamLeg, u **upload) (keep bool) {
 	var err error
 	if *u, err = x.send(up); err != nil {
 		up.drop()
-		return x.deny(x.cutVerdict("upstream", codes.UpstreamUnreachable, "sending the request: "+err.Error()))
+		return x.deny(x.upstreamFault("upstream", "sending the request", err))
 	}
 	sent := time.Now()
 	if v := x.await(up, *u); !v.Allowed() {
@@ -201,14 +200,10 @@ func (x *exchange) noResponse(err error, u *upload) verdict.Verdict {
 	if e, ok := errors.AsType[*httpwire.Error](err); ok {
 		return verdict.Refuse("upstream", codes.UpstreamUnreachable, "the response is malformed: "+e.Error())
 	}
-	if e, ok := uptls.Late(err); ok {
-		return x.cutVerdict("upstream", e.Code, e.Detail)
-	}
-	detail := "no response: " + err.Error()
 	if errors.Is(err, io.EOF) {
-		detail = "the server closed the connection without a response"
+		return x.cutVerdict("upstream", codes.UpstreamUnreachable, "the server closed the connection without a response")
 	}
-	return x.cutVerdict("upstream", codes.UpstreamUnreachable, detail)
+	return x.upstreamFault("upstream", "no response", err)
 }
 
 // interim passes a 1xx response on (RFC 9110 section 15.2). 100 is for those

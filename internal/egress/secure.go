@@ -61,6 +61,19 @@ func (x *exchange) secure(raw net.Conn, cert *tls.Certificate) (*uptls.Secured, 
 	return nil, x.cutVerdict("dial", codes.UpstreamUnreachable, "TLS: "+err.Error())
 }
 
+// upstreamFault is the refusal of a request whose upstream connection failed
+// with err while it did something. The server's word on certificates can come at
+// any time.
+func (x *exchange) upstreamFault(stage, doing string, err error) verdict.Verdict {
+	if e, ok := uptls.Late(err); ok {
+		return x.cutVerdict(stage, e.Code, e.Detail)
+	}
+	if err != nil {
+		doing += ": " + err.Error()
+	}
+	return x.cutVerdict(stage, codes.UpstreamUnreachable, doing)
+}
+
 // tlsScope is what two connections of a lease to one host have to share to
 // resume one TLS session.
 func (x *exchange) tlsScope() string {

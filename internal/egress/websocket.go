@@ -169,7 +169,7 @@ func (x *exchange) openWebSocket() (keep bool) {
 	}
 	if _, err := x.send(up); err != nil { // there is no body, so no upload
 		up.drop()
-		return x.deny(x.cutVerdict("upstream", codes.UpstreamUnreachable, "sending the request: "+err.Error()))
+		return x.deny(x.upstreamFault("upstream", "sending the request", err))
 	}
 	sent := time.Now()
 	v = x.awaitUpgrade(up)
