@@ -144,7 +144,7 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	if !c.SystemRoots && c.UpstreamRoots == "" {
-		errs = append(errs, errors.New("system_roots: false leaves no root to verify upstreams with: name a file under upstream_roots:"))
+		errs = append(errs, errors.New("system_roots: false leaves no root to verify upstreams with: name a file under upstream_roots"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Credentials)) {
 		errs = append(errs, c.Credentials[name].validate("credentials "+name, name)...)

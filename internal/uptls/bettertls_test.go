@@ -91,7 +91,10 @@ func TestBetterTLS(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests.Suites)) {
 		count := map[codes.Code]int{}
-		for _, c := range tests.Suites[name].TestCases {
+		for i, c := range tests.Suites[name].TestCases {
+			if testing.Short() && i%10 != 0 && name == "nameconstraints" {
+				continue // the race detector learns nothing more
+			}
 			code := verdictOf(t, trust, c)
 			count[code]++
 			if (code == "") != (c.Expected == "ACCEPT") {
