@@ -88,11 +88,11 @@ func (r *Reader) inflate(p []byte) (n int, err error) {
 		m, err = r.z.z.Read(p[n:])
 		n += m
 		r.size += int64(m)
-		if r.size > r.lim.Message {
-			return 0, tooBig("a message that inflates to too many octets")
+		if over := r.size - r.lim.Message; over > 0 {
+			return n - int(over), tooBig("a message that inflates to too many octets")
 		}
 		if r.size > r.lim.Free && r.size/int64(r.lim.Ratio) > r.wire {
-			return 0, tooBig("a message that inflates too far")
+			return n - m, tooBig("a message that inflates too far")
 		}
 		if err != nil {
 			return n, r.z.settle(err)

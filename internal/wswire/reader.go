@@ -50,6 +50,7 @@ type Reader struct {
 	deflate bool
 	lim     Limits
 	err     error
+	late    error // that was met behind octets which had to be given out first
 
 	h    Header
 	left int64 // octets of the frame still to come
@@ -100,6 +101,8 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 	switch {
 	case r.err != nil:
 		return 0, r.err
+	case r.late != nil:
+		return 0, r.fail(r.late)
 	case !r.open:
 		return 0, io.EOF
 	case len(p) == 0:
@@ -110,7 +113,10 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 		n, err = r.gather(p)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, r.fail(err)
+		if n == 0 {
+			return 0, r.fail(err)
+		}
+		r.late, err = err, nil
 	}
 	if r.text && !r.check.write(p[:n]) || r.text && err != nil && !r.check.end() {
 		return 0, r.fail(invalid("a text that is not UTF-8"))
