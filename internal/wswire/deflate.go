@@ -106,8 +106,9 @@ func (r *Reader) inflate(p []byte) (n int, err error) {
 
 // settle judges the end of decompression.
 func (f *inflater) settle(err error) error {
+	_, corrupt := errors.AsType[flate.CorruptInputError](err)
 	switch {
-	case f.err != nil:
+	case f.err != nil && !corrupt:
 		return f.err
 	case !errors.Is(err, io.EOF):
 		return invalid("a message that does not inflate")
