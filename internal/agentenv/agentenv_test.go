@@ -26,6 +26,9 @@ func TestEveryToolFindsProxyAndRoots(t *testing.T) {
 		"NODE_EXTRA_CA_CERTS=/run/bawn/public/ca.crt",
 		"SSL_CERT_FILE=/run/bawn/public/bundle.crt", "GIT_SSL_CAINFO=/run/bawn/public/bundle.crt",
 		"REQUESTS_CA_BUNDLE=/run/bawn/public/bundle.crt", "PIP_CERT=/run/bawn/public/bundle.crt",
+		"CURL_CA_BUNDLE=/run/bawn/public/bundle.crt", "CARGO_HTTP_CAINFO=/run/bawn/public/bundle.crt",
+		"NPM_CONFIG_CAFILE=/run/bawn/public/bundle.crt", "AWS_CA_BUNDLE=/run/bawn/public/bundle.crt",
+		"BUNDLE_SSL_CA_CERT=/run/bawn/public/bundle.crt", "DENO_CERT=/run/bawn/public/ca.crt", "UV_NATIVE_TLS=true",
 		"TERM=xterm-256color", "EDITOR=vi", "HOME=/home/dev",
 	} {
 		if !slices.Contains(env, want) {
