@@ -36,7 +36,8 @@ func stripped(name string) bool {
 func overrides(name string) bool {
 	for _, o := range [...]string{
 		"x-http-method", "x-method-override", "x-http-method-override",
-		"x-original-url", "x-rewrite-url",
+		"x-original-url", "x-original-uri", "x-original-path", "x-original-method", "x-rewrite-url",
+		"x-forwarded-uri", "x-forwarded-path", "x-forwarded-method", "x-forwarded-server",
 		"forwarded", "x-forwarded-host", "x-original-host", "x-host", "x-http-host-override",
 	} {
 		if isField(name, o) {

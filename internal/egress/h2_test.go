@@ -38,9 +38,12 @@ agents:
 `
 
 // upstreamALPN serves TLS for host with the protocols given.
-func (r *rig) upstreamALPN(host, addr string, protocols []string, h http.Handler) *http.Server {
+func (r *rig) upstreamALPN(host, addr string, protocols []string, h http.Handler, change ...func(*http.Server)) *http.Server {
 	r.t.Helper()
 	srv := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	for _, f := range change {
+		f(srv)
+	}
 	must(r.t, http2.ConfigureServer(srv, nil))
 	cert, err := r.serverCA.Certificate(host)
 	must(r.t, err)

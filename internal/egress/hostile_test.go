@@ -263,3 +263,32 @@ func TestI12PanicWhileAFaultIsAnswered(t *testing.T) {
 	armed.Store(false)
 	get(t, c, "/v1/after")
 }
+
+// TestI5NoOtherTargetInFields: what some servers take for another method, path
+// or host than the request has does not go up, in any spelling or version.
+func TestI5NoOtherTargetInFields(t *testing.T) {
+	names := []string{
+		"X-Original-URL", "X_Original_URL", "X-Original-URI", "X-Original-Path", "X-Original-Method", "X-Rewrite-URL", "x_rewrite-url",
+		"X-Forwarded-Uri", "X-Forwarded-Path", "X-Forwarded-Method", "X-Forwarded-Server", "X-Forwarded-Host", "X-Host", "Forwarded",
+		"X-HTTP-Method-Override", "X_HTTP_METHOD_OVERRIDE", "X-Method-Override", "Proxy-Authorization", "Proxy_X",
+	}
+	h := func(w http.ResponseWriter, q *http.Request) {
+		for name := range q.Header {
+			if name != "X-Harmless" && name != "User-Agent" && name != "Accept-Encoding" {
+				fmt.Fprintln(w, name)
+			}
+		}
+	}
+	onEachPair(t, open, h, func(t *testing.T, _ *rig, c *http.Client) {
+		q, _ := http.NewRequest("GET", "https://"+apiHost+"/v1/x", nil)
+		for _, name := range names {
+			q.Header[name] = []string{"/v1/elsewhere"}
+		}
+		q.Header.Set("X-Harmless", "x")
+		res, err := c.Do(q)
+		must(t, err)
+		if got, _ := io.ReadAll(res.Body); res.StatusCode != 200 || len(got) > 0 {
+			t.Errorf("%s, and the server gets %s", res.Status, got)
+		}
+	})
+}

@@ -412,7 +412,7 @@ func (f *flow) standing() stand {
 func (f *flow) join(up aborter, a netip.Addr) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended != nil && up != nil {
+	if up != nil && (f.ended != nil || f.parent != nil && f.parent.wasCut() != nil) {
 		return false
 	}
 	f.up, f.stand.upAddr = up, a

@@ -146,12 +146,13 @@ func (m *turmoil) talk(ctx context.Context, proxy, who string) {
 func TestTurmoil(t *testing.T) {
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		t.Run(protocol, func(t *testing.T) {
-			m := &turmoil{t: t, r: newRig(t, turmoilRules), rounds: 40}
+			m := &turmoil{t: t, r: newRig(t, turmoilRules), rounds: 24}
 			protocols := []string{protocol, "http/1.1"}
-			srv := m.r.upstreamALPN(apiHost, apiAddr, protocols, m)
-			srv.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
-				return context.WithValue(ctx, connKey{}, new(atomic.Pointer[string]))
-			}
+			m.r.upstreamALPN(apiHost, apiAddr, protocols, m, func(srv *http.Server) {
+				srv.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+					return context.WithValue(ctx, connKey{}, new(atomic.Pointer[string]))
+				}
+			})
 			var all sync.WaitGroup
 			for i, who := range []string{"dev", "ops"} {
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
