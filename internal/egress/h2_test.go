@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"bawn/internal/codes"
 	"bawn/internal/netplan"
 )
@@ -44,7 +42,6 @@ func (r *rig) upstreamALPN(host, addr string, protocols []string, h http.Handler
 	for _, f := range change {
 		f(srv)
 	}
-	must(r.t, http2.ConfigureServer(srv, nil))
 	cert, err := r.serverCA.Certificate(host)
 	must(r.t, err)
 	r.listenAt(host, addr, 80, func(ln net.Listener) { // raw: the TLS is below
