@@ -66,7 +66,7 @@ func newConn(nc net.Conn, lim Limits, server *Server) *conn {
 	c := &conn{
 		nc: nc, lim: lim.orDefault(server != nil), server: server,
 		noise: newBudget(noiseSize, noisePerSecond), churn: newBudget(resetSize, resetPerSecond),
-		recvWindow: initWindow, sendWindow: initWindow, peerWindow: initWindow, peerTable: 4 << 10,
+		recvWindow: initWindow, sendWindow: initWindow, peerWindow: initWindow, peerTable: defaultTable,
 	}
 	c.peerStreams = c.lim.Streams
 	c.room.L = &c.mu
@@ -104,6 +104,13 @@ func (c *conn) find(id uint32) *stream {
 		return nil
 	}
 	return c.streams[i]
+}
+
+// stream is find for those who do not hold the lock.
+func (c *conn) stream(id uint32) *stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.find(id)
 }
 
 // idle reports whether a stream of that number was never opened. A server's

@@ -57,7 +57,7 @@ func (c *conn) continuationIn(f *http2.ContinuationFrame) error {
 // blockIn decodes a whole header block and acts on it.
 func (c *conn) blockIn(block []byte) error {
 	if c.hdec == nil {
-		c.hdec = hpack.NewDecoder(4<<10, c.keep)
+		c.hdec = hpack.NewDecoder(defaultTable, c.keep)
 		// No string of a block within its bound can be so long: a list over the
 		// limit does not put the two ends out of step.
 		c.hdec.SetMaxStringLength(2 * max(blockSlack*c.lim.Wire.Head, maxFrame))
@@ -87,9 +87,7 @@ func (c *conn) keep(f hpack.HeaderField) {
 // listIn acts on a header list: the head of a request or of a response, or
 // trailers.
 func (c *conn) listIn(list []hpack.HeaderField) error {
-	c.mu.Lock()
-	s := c.find(c.block.id)
-	c.mu.Unlock()
+	s := c.stream(c.block.id)
 	switch {
 	case s == nil && c.server != nil:
 		return c.server.open(list)

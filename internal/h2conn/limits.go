@@ -31,6 +31,8 @@ const (
 	maxData    = maxFrame - frameHeader // of DATA that we send, so that a frame fits into one record of TLS
 	maxWindow  = 1<<31 - 1              // of a flow-control window
 	initWindow = 64<<10 - 1
+
+	defaultTable = 4 << 10 // octets of an HPACK table, unless settings say otherwise
 )
 
 func (l Limits) orDefault(server bool) Limits {

@@ -223,14 +223,17 @@ func (c *conn) act(f http2.Frame) error {
 // unknownIn passes over a frame of a type that HTTP/2 does not have, or that
 // extensions have which were not offered.
 func (c *conn) unknownIn(h http2.FrameHeader) error {
-	c.mu.Lock()
-	err := c.idleFrame("frames of unknown types")
-	c.mu.Unlock()
-	if err != nil {
+	if err := c.chargeUnknown(); err != nil {
 		return err
 	}
-	_, err = c.in.br.Discard(int(h.Length))
+	_, err := c.in.br.Discard(int(h.Length))
 	return err
+}
+
+func (c *conn) chargeUnknown() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.idleFrame("frames of unknown types")
 }
 
 // idleFrame charges a frame that has no use.

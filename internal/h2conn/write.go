@@ -95,7 +95,9 @@ func (c *conn) goAway(code http2.ErrCode, detail string) {
 func (c *conn) headers(s *stream, list []hpack.HeaderField, end bool) {
 	if c.henc == nil {
 		c.henc = hpack.NewEncoder((*blockWriter)(c))
-		c.henc.SetMaxDynamicTableSize(uint32(c.peerTable))
+		if c.peerTable != defaultTable {
+			c.henc.SetMaxDynamicTableSize(c.peerTable)
+		}
 	}
 	flags := http2.FlagHeadersEndHeaders
 	if end {

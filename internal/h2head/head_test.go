@@ -86,6 +86,16 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestRefusedRequestSaysWhatItAsked: the record of a refusal names its target.
+func TestRefusedRequestSaysWhatItAsked(t *testing.T) {
+	for _, bad := range []string{"connection=close", "A=b", "a=\x00", "content-length=x", "host=x"} {
+		q, err := h2head.Request(get(bad), true, httpwire.Limits{})
+		if err == nil || q.Method != "GET" || q.Target != "/" || q.Authority != "h" {
+			t.Errorf("%q: %v, and the head is %+v", bad, err, q)
+		}
+	}
+}
+
 func fields(lines ...string) httpwire.Fields {
 	var out httpwire.Fields
 	for _, f := range list(lines...) {

@@ -45,15 +45,16 @@ func Request(list []hpack.HeaderField, end bool, lim httpwire.Limits) (httpwire.
 	if err := p.check(); err != nil {
 		return q, err
 	}
-	fields, err := p.fields(list[n:])
-	if err != nil {
-		return q, err
+	fields, refused := p.fields(list[n:])
+	if refused != nil {
+		fields = httpwire.Fields{{Name: "Host", Value: p.authority}}
 	}
-	if err := q.Compose(p.method, p.path, fields, !end, lim); err != nil {
-		return q, err
-	}
+	err = q.Compose(p.method, p.path, fields, !end, lim)
 	q.Scheme, q.Authority = p.scheme, p.authority
-	return q, nil
+	if refused != nil {
+		return q, refused
+	}
+	return q, err
 }
 
 // bounds applies the limits to the list as HTTP/2 counts it, which is never
