@@ -43,8 +43,8 @@ type wsEnd struct {
 		ping     bool
 		lastPing int64 // on live.clock
 	}
-	controls int64 // pings and pongs that were heard
-	opened   int64 // on live.clock
+	controls int64 // how long until the pings and pongs that were heard are forgotten
+	heardAt  int64 // on live.clock
 }
 
 // A writeError is a failure to write to the other end.
@@ -219,9 +219,11 @@ const controlsPerSecond = 10
 // hear takes a ping or pong into account. Too many of them are an attempt to
 // keep Bawn busy.
 func (e *wsEnd) hear() error {
-	e.controls++
-	since := e.s.live.clock.Load() - e.opened
-	if e.controls > int64(e.s.lim.Controls)+since*controlsPerSecond/int64(time.Second) {
+	const one = int64(time.Second) / controlsPerSecond // how long one counts
+	now := e.s.live.clock.Load()
+	e.controls = max(0, e.controls-(now-e.heardAt)) + one
+	e.heardAt = now
+	if e.controls > int64(e.s.lim.Controls)*one {
 		return &wswire.Error{Code: codes.RateLimited, Status: wswire.StatusPolicy, Detail: "too many pings"}
 	}
 	return nil

@@ -68,7 +68,6 @@ func newWebSocket(x *exchange, up *h1Upstream) *webSocket {
 // init makes e ready: peer is which end of a WebSocket it is.
 func (e *wsEnd) init(s *Server, conn, raw net.Conn, r *bufio.Reader, peer wswire.Role, p wswire.Params, lim wswire.Limits) {
 	e.s, e.conn, e.raw, e.src = s, conn, raw, r
-	e.opened = s.live.clock.Load()
 	e.in.Reset(r, peer, p.Deflate, lim)
 	e.out.Reset(nil, wswire.Client+wswire.Server-peer, p)
 }
