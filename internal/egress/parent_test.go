@@ -195,7 +195,7 @@ agents:
 			io.Copy(c, c) //nolint:errcheck // ends with the connection
 			c.Close()
 		}()
-		for range 2 {
+		for i := range 2 {
 			res, err := r.client(proxy).Get("http://plain.example.com/")
 			must(t, err)
 			io.Copy(io.Discard, res.Body)
@@ -203,6 +203,7 @@ agents:
 			if res.StatusCode != 200 {
 				t.Errorf("plain: %s", res.Status)
 			}
+			r.journal.lastOutcome(t, i+1) // by then the connection waits for the next
 		}
 		c := r.dial(proxy)
 		io.WriteString(c, "CONNECT ssh.example.com:22 HTTP/1.1\r\nHost: ssh.example.com:22\r\n\r\n")
