@@ -5,6 +5,7 @@ package h2conn
 
 import (
 	"encoding/binary"
+	"runtime"
 	"sync"
 	"time"
 
@@ -187,6 +188,11 @@ func (c *conn) writeOut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.out != nil {
+		if len(c.out.b) < flushAt && c.busy() {
+			c.mu.Unlock()
+			runtime.Gosched() // one write for all who are about to write
+			c.mu.Lock()
+		}
 		o := c.out
 		c.out, c.tail = nil, tail{}
 		c.room.Broadcast()
@@ -203,6 +209,14 @@ func (c *conn) writeOut() {
 		c.closeWrite()
 	}
 	c.room.Broadcast()
+}
+
+// busy reports whether more than one stream is at work.
+func (c *conn) busy() bool {
+	if c.server != nil {
+		return c.server.running > 1
+	}
+	return len(c.streams) > 1
 }
 
 // lost ends a connection that cannot be written to.
