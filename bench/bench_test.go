@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -101,6 +102,12 @@ func TestMemoryCountsChildren(t *testing.T) {
 	}
 	if child <= 0 || both < alone || both < child {
 		t.Errorf("alone %d, child %d, both %d", alone, child, both)
+	}
+}
+
+func TestMessagesAreJSON(t *testing.T) {
+	if m := wsMessage(); len(m) != bodySize || !json.Valid(m) {
+		t.Errorf("%d octets: %s", len(m), m)
 	}
 }
 

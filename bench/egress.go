@@ -132,18 +132,19 @@ func (fixedPolicy) Changed() <-chan struct{} { return nil }
 
 const benchAgent = "bench"
 
-// webSockets is what a rule needs for them.
-const webSockets = ", websocket: true"
-
 // benchPolicy is of the size that an agent's policy has: some thirty rules,
 // among them those that let the bench through, which methods and paths narrow.
+// Messages of the WebSocket rows must be JSON.
 func benchPolicy(agents ...string) string {
 	var b strings.Builder
 	b.WriteString("version: 1\nprofiles:\n  coder:\n    rules:\n")
 	for i := range 30 {
 		fmt.Fprintf(&b, "      - {host: service-%d.example.net, methods: [GET, POST], paths: [\"/api/v%d/**\"]}\n", i, i)
 	}
-	fmt.Fprintf(&b, "      - {host: %s, methods: [GET, POST], paths: [\"%s**\"], addresses: [%s/32]%s}\n", originHost, allowedPath, originAddr, webSockets)
+	fmt.Fprintf(&b, "      - {host: %s, methods: [GET, POST], paths: [\"%s**\"], addresses: [%s/32], websocket: true}\n", originHost, allowedPath, originAddr)
+	for _, row := range []string{"ws-echo", "ws-echo-deflate"} { // each message is judged there
+		fmt.Fprintf(&b, "      - {host: %s, methods: [GET], paths: [\"%s%s/**\"], addresses: [%s/32], websocket: true, guard: json}\n", originHost, allowedPath, row, originAddr)
+	}
 	fmt.Fprintf(&b, "      - {host: %s, inspect: sni, addresses: [%s/32]}\n", spliceHost, originAddr)
 	b.WriteString("      - deny: {host: files.example.net}\nagents:\n")
 	for _, a := range agents {

@@ -88,9 +88,9 @@ func parseFlags(args []string) (settings, error) {
 	names := fs.String("rows", "", "rows to run, by the `beginnings` of their names; empty: all")
 	quick := fs.Bool("quick", false, "one short run, without the rows of 10,000 connections")
 	fs.IntVar(&s.runs, "runs", 3, "runs of everything")
-	fs.DurationVar(&s.warm, "warm", 500*time.Millisecond, "time before each measurement")
-	fs.DurationVar(&s.measure, "measure", 2*time.Second, "time of each measurement")
-	fs.DurationVar(&s.idle, "idle", 3*time.Second, "time that connections wait before memory is looked at")
+	fs.DurationVar(&s.warm, "warm", 400*time.Millisecond, "time before each measurement")
+	fs.DurationVar(&s.measure, "measure", 1500*time.Millisecond, "time of each measurement")
+	fs.DurationVar(&s.idle, "idle", 2*time.Second, "time that connections wait before memory is looked at")
 	fs.StringVar(&s.results, "results", "results", "`directory` for the report")
 	fs.StringVar(&s.profiles, "profiles", "", "`directory` for profiles of the peer egress")
 	if err := fs.Parse(args); err != nil {
