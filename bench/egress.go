@@ -141,7 +141,9 @@ func benchPolicy(agents ...string) string {
 	for i := range 30 {
 		fmt.Fprintf(&b, "      - {host: service-%d.example.net, methods: [GET, POST], paths: [\"/api/v%d/**\"]}\n", i, i)
 	}
-	fmt.Fprintf(&b, "      - {host: %s, methods: [GET, POST], paths: [\"%s**\"], addresses: [%s/32], websocket: true}\n", originHost, allowedPath, originAddr)
+	for _, host := range []string{originHost, originH2} {
+		fmt.Fprintf(&b, "      - {host: %s, methods: [GET, POST], paths: [\"%s**\"], addresses: [%s/32], websocket: true}\n", host, allowedPath, originAddr)
+	}
 	for _, row := range []string{"ws-echo", "ws-echo-deflate"} { // each message is judged there
 		fmt.Fprintf(&b, "      - {host: %s, methods: [GET], paths: [\"%s%s/**\"], addresses: [%s/32], websocket: true, guard: json}\n", originHost, allowedPath, row, originAddr)
 	}

@@ -104,7 +104,7 @@ func (f *floor) relay(c net.Conn) error {
 		return errors.Join(errors.New("the client's TLS"), err)
 	}
 	secure := tls.Client(up, &tls.Config{
-		RootCAs: f.roots, ServerName: originHost, NextProtos: []string{down.ConnectionState().NegotiatedProtocol},
+		RootCAs: f.roots, ServerName: down.ConnectionState().ServerName, NextProtos: []string{down.ConnectionState().NegotiatedProtocol},
 	})
 	if err := secure.Handshake(); err != nil {
 		return errors.Join(errors.New("the upstream's TLS"), err)

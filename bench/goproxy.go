@@ -20,7 +20,7 @@ import (
 	"github.com/elazarl/goproxy"
 )
 
-// goproxyMain is elazarl/goproxy with its own interception: two allowed hosts,
+// goproxyMain is elazarl/goproxy with its own interception: three allowed hosts,
 // of which one is not looked into, methods and paths judged, certificates kept,
 // upstream verified and kept open, a line for each request. Its defaults would
 // mint a certificate for each connection and open a new upstream connection for
@@ -68,7 +68,7 @@ func newGoproxy(pair *tls.Certificate, tr *http.Transport, out *os.File) *goprox
 	mitm := &goproxy.ConnectAction{Action: goproxy.ConnectMitm, TLSConfig: goproxy.TLSConfigFromCA(pair)}
 	p.OnRequest().HandleConnectFunc(func(host string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 		switch host {
-		case net.JoinHostPort(originHost, originPort):
+		case net.JoinHostPort(originHost, originPort), net.JoinHostPort(originH2, originPort):
 			return mitm, host
 		case net.JoinHostPort(spliceHost, originPort):
 			fmt.Fprintf(out, "%s 200 CONNECT %s\n", time.Now().UTC().Format(time.RFC3339Nano), host)

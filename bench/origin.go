@@ -69,7 +69,15 @@ func originMain(args []string) error {
 	o.web = http.Server{Handler: o, ErrorLog: log.New(io.Discard, "", 0)}
 	go o.web.Serve(&handed{o.late, ln.Addr()}) //nolint:errcheck // ends with the process
 	go serveDNS(dns)
-	go o.serve(ln, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}})
+	one := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}}
+	both := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}}
+	one.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if hello.ServerName == originH2 {
+			return both, nil
+		}
+		return nil, nil // this one
+	}
+	go o.serve(ln, one)
 	fmt.Println("ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		fmt.Println(o.of([]byte(allowedPath + in.Text() + "/")).Load())

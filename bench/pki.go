@@ -91,7 +91,7 @@ func newAuthority(name string) (authority, error) {
 // leaf returns the chain for the upstream's name and its key, in PEM.
 func (a authority) leaf() ([]byte, error) {
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{originHost, spliceHost},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{originHost, originH2, spliceHost},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,

@@ -15,11 +15,12 @@ import (
 	"bawn/internal/world"
 )
 
-// The upstream's name and address. The address counts as public, as a real
+// The upstream's names and address. The address counts as public, as a real
 // upstream's does, and is one of lo's in the host where the bench runs: no
 // packet leaves that.
 const (
-	originHost = "origin.bench.example.com"
+	originHost = "origin.bench.example.com" // speaks HTTP/1.1
+	originH2   = "h2.bench.example.com"     // speaks HTTP/2 as well
 	spliceHost = "splice.bench.example.com" // the same, and not to be looked into
 	originAddr = "93.184.215.14"
 	originPort = "443"
@@ -67,7 +68,7 @@ func (p *place) furnish(ctx context.Context) error {
 	}
 	for _, line := range []string{
 		"ip addr add " + originAddr + "/32 dev lo",
-		"echo " + originAddr + " " + originHost + " " + spliceHost + " >>/etc/hosts",
+		"echo " + originAddr + " " + originHost + " " + originH2 + " " + spliceHost + " >>/etc/hosts",
 		// Connections that were closed keep their ports for a minute.
 		"echo 2048 65535 >/proc/sys/net/ipv4/ip_local_port_range",
 	} {

@@ -58,7 +58,7 @@ func (r *row) path() string {
 
 // word is what the row's lines in logs are found by.
 func (r *row) word() string {
-	if r.host != "" {
+	if r.host == spliceHost {
 		return r.host
 	}
 	return r.name
@@ -68,10 +68,11 @@ func (r *row) word() string {
 var calibration = row{name: "calibration", unit: "request", kind: "h1", proto: "h1", conns: 32}
 
 var rows = []row{
-	{name: "keep-h1", what: "1 KB over 32 connections that stay open, HTTP/1.1", unit: "request", kind: "h1", proto: "h1", conns: 32},
-	{name: "keep-h2", what: "1 KB over 4 connections that stay open, 8 streams at a time on each, HTTP/2", unit: "request", kind: "h2", proto: "h2", conns: 4, streams: 8},
+	{name: "keep-h1", what: "1 KB over 32 connections that stay open, HTTP/1.1 on both sides", unit: "request", kind: "h1", proto: "h1", conns: 32},
+	{name: "keep-h2", what: "1 KB over 4 connections that stay open, 8 streams at a time on each, HTTP/2 on both sides", unit: "request", kind: "h2", proto: "h2", conns: 4, streams: 8, host: originH2},
+	{name: "keep-h1-h2", what: "1 KB over 32 connections that stay open, HTTP/1.1 to an upstream that offers HTTP/2", unit: "request", kind: "h1", proto: "h1", conns: 32, host: originH2},
 	{name: "new-h1", what: "1 KB over a new connection each time, 16 at a time, HTTP/1.1", unit: "request", kind: "h1new", proto: "h1", conns: 16},
-	{name: "new-h2", what: "1 KB over a new connection each time, 16 at a time, HTTP/2", unit: "request", kind: "h2new", proto: "h2", conns: 16},
+	{name: "new-h2", what: "1 KB over a new connection each time, 16 at a time, HTTP/2", unit: "request", kind: "h2new", proto: "h2", conns: 16, host: originH2},
 	{name: "down-10mb", what: "10 MB down, 4 connections, HTTP/1.1", unit: "MB", kind: "down", proto: "h1", conns: 4, last: "down"},
 	{name: "up-50mb", what: "50 MB up, 2 connections, HTTP/1.1", unit: "MB", kind: "up", proto: "h1", conns: 2, last: "up"},
 	{name: "ws-echo", what: "WebSocket, 1 KB of JSON out and back, each message judged and on record, 32 connections", unit: "echo", kind: "ws", proto: "ws", conns: 32, last: "ws"},

@@ -92,7 +92,7 @@ func (b *bench) cell(ctx context.Context, r *row, name string, open map[string]*
 		}
 		return b.measure(ctx, r, p, rate, &got)
 	}()
-	if err == nil && r.kind == "h1" {
+	if err == nil && r.kind == "h1" && r.host == "" {
 		capacity[name] = got.perSecond()
 	}
 	if err != nil {

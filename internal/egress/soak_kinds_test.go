@@ -160,7 +160,7 @@ func (w *soakWorker) keepAlive() (n int, err error) {
 	}
 	defer w.leave(c)
 	br := bufio.NewReader(c)
-	for n = range 1 + w.rng.IntN(80) {
+	for n = range w.burst(80) {
 		if err := soakExchange(c, br, soakGet("/v1/a?b=c"), 200); err != nil {
 			return n, err
 		}
@@ -175,7 +175,7 @@ func (w *soakWorker) absolute() (n int, err error) {
 	}
 	defer w.leave(c)
 	br := bufio.NewReader(c)
-	for n = range 1 + w.rng.IntN(40) {
+	for n = range w.burst(40) {
 		if err := soakExchange(c, br, soakGet("http://"+apiHost+"/v1/plain"), 200); err != nil {
 			return n, err
 		}
@@ -196,7 +196,7 @@ func (w *soakWorker) h2() (int, error) {
 		return 0, err
 	}
 	defer cc.Close()
-	n := 1 + w.rng.IntN(40)
+	n := w.burst(40)
 	errs := make([]error, 4)
 	var wg sync.WaitGroup
 	for i := range errs {
@@ -308,7 +308,7 @@ func (w *soakWorker) webSocket() (int, error) {
 		return 0, err
 	}
 	message := bytes.Repeat([]byte("message "), 1+w.rng.IntN(500))
-	n := 1 + w.rng.IntN(30)
+	n := w.burst(30)
 	for i := range n {
 		if err := ws.Write(ctx, websocket.MessageText, message); err != nil {
 			return i, err

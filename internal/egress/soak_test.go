@@ -35,9 +35,6 @@ func TestSoak(t *testing.T) {
 	if err := steady.Check(samples); err != nil {
 		t.Error(err)
 	}
-	for _, x := range samples {
-		t.Log(x)
-	}
 	t.Log(s.report())
 }
 
@@ -82,11 +79,11 @@ func TestSoakFindsLeaks(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			leak, n := plant(t), atomic.Int64{}
 			s := newSoak(t, func(stage string) {
-				if stage == "journaled" && n.Add(1)%4 == 0 { // one request in four
+				if stage == "journaled" && n.Add(1)%2 == 0 { // one request in two
 					leak()
 				}
 			})
-			err := steady.Check(s.run(1200, 8))
+			err := steady.Check(s.run(400, 8))
 			found, ok := errors.AsType[*steady.Leak](err)
 			if !ok || found.What != what {
 				t.Errorf("found %v", err)
@@ -188,6 +185,7 @@ func (s *soak) run(units, portions int) []steady.Sample {
 		last, err = steady.AtRest(done, last)
 		must(s.t, err)
 		samples = append(samples, last)
+		s.t.Log(last)
 	}
 	return samples
 }
@@ -231,6 +229,10 @@ type soakWorker struct {
 	*soak
 	rng *rand.Rand
 }
+
+// burst is how many requests come over one connection: up to n of them, and
+// more where very many are to be sent.
+func (w *soakWorker) burst(n int) int { return 1 + w.rng.IntN(roottest.Count(n, 10*n)) }
 
 // chance is true once in n times.
 func (w *soakWorker) chance(n int) bool { return w.rng.IntN(n) == 0 }
