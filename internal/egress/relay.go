@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	writeBuffer = 16 << 10 // of heads and small bodies; larger pieces pass it by
+	writeBuffer = 15 << 10 // of heads and small bodies; larger pieces, such as a whole record of TLS, pass it by
 	copyBuffer  = 32 << 10
 	maxInterim  = 64 // responses before the final one
 )
