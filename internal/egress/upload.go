@@ -159,7 +159,7 @@ func (u *upload) halt() { u.halted.Do(func() { close(u.stop) }) }
 
 // settle is how long a response that is through waits for the upload to say
 // that it is too; most servers answer when they have read everything.
-const settle = 50 * time.Millisecond
+const settle = 500 * time.Millisecond
 
 // finished reports whether the whole body went up.
 func (u *upload) finished() bool {
