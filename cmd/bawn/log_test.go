@@ -27,7 +27,7 @@ func entries() []audit.Entry {
 	dev := ids.Identity{Agent: "dev", User: "alice@example.com"}
 	allowed := &audit.Decision{Time: noon, Identity: dev, Verdict: verdict.Allow, Proto: "http/1.1", Method: "GET", Scheme: "https", Host: "api.example.com", Port: 443, Path: "/v1/\x1b[31mx"}
 	plain := *allowed
-	plain.Scheme, plain.Port, plain.Path = "http", 8080, "/"
+	plain.Scheme, plain.Port, plain.Path, plain.Credential = "http", 8080, "/", "cert-a"
 	return []audit.Entry{
 		{Decision: &audit.Decision{Time: noon, Identity: dev, Proto: "http/1.1", Method: "CONNECT", Asked: "evil.example.org:443", Host: "evil.example.org", Port: 443, Code: codes.HostNotAllowed}},
 		{Decision: allowed, Outcome: &audit.Outcome{Time: noon, Status: 200, BytesUp: 113, BytesDown: 1245}},
@@ -59,7 +59,7 @@ func TestLogIsATable(t *testing.T) {
 	want := `TIME                 AGENT  USER               VERDICT  CODE                  STATUS  UP   DOWN  WHAT
 2026-01-31 12:00:00  dev    alice@example.com  deny     host_not_allowed      -       -    -     CONNECT evil.example.org
 2026-01-31 12:00:00  dev    alice@example.com  allow    -                     200     113  1245  GET https://api.example.com/v1/\x1b[31mx
-2026-01-31 12:00:00  dev    alice@example.com  allow    address_unresolved    502     0    0     GET http://api.example.com:8080/ (no answer)
+2026-01-31 12:00:00  dev    alice@example.com  allow    address_unresolved    502     0    0     GET http://api.example.com:8080/ (credential: cert-a) (no answer)
 2026-01-31 12:01:00  dev    alice@example.com  ended    -                     200     1    2     GET https://api.example.com/v1/\x1b[31mx (cut: policy)
 2026-01-31 12:00:00  dev    alice@example.com  deny     dns_name_not_allowed  -       -    -     dns TXT x.evil.example.org:53
 2026-01-31 12:00:00  dev    alice@example.com  deny     ip_literal_denied     -       -    -     tcp 192.0.2.1:25

@@ -114,6 +114,9 @@ const ended = "ended"
 func decisionCells(e audit.Entry) []string {
 	d, o := e.Decision, e.Outcome
 	row := []string{clock(d.Time), d.Agent, d.User, d.Verdict.String(), string(d.Code), "", "", "", what(d)}
+	if d.Credential != "" {
+		row[8] += " (credential: " + d.Credential + ")"
+	}
 	if o == nil {
 		return row
 	}

@@ -217,7 +217,9 @@ func TestEncoderAgreesWithEncodingJSON(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6_789_123, time.UTC)
 	d := testDecision("r-1")
 	d.Seq, d.Time, d.Plane, d.Code, d.Asked, d.Detail, d.Sensitive = 9, at, "egress", codes.PathNotAllowed, "API.example.com.", hostile, true
+	d.Credential, d.Vetted = hostile, "parent"
 	o := testOutcome("r-1")
+	o.Presented = hostile
 	o.Seq, o.Time, o.Plane, o.Code, o.Error, o.Cut, o.Reused = 10, at, "egress", codes.UpstreamUnreachable, hostile, "policy", true
 	s := &Summary{
 		Seq: 11, Time: at, Identity: testID, Plane: "egress", From: at.Add(-time.Second), To: at, Denials: 7, Revision: 5,
