@@ -59,12 +59,23 @@ type message struct {
 // byFramer reads the same octets with the reader of x/net, up to where that
 // finds the connection at fault.
 func byFramer(in []byte) map[uint32]*message {
-	fr := http2.NewFramer(nil, bytes.NewReader(in))
+	r := bytes.NewReader(in)
+	fr := http2.NewFramer(nil, r)
 	fr.SetMaxReadFrameSize(16 << 10)
 	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	all := map[uint32]*message{}
 	for {
-		f, err := fr.ReadFrame()
+		h, err := fr.ReadFrameHeader()
+		if err != nil {
+			return all
+		}
+		if h.Type == http2.FramePriorityUpdate { // it knows that extension, and we did not offer it
+			if n, _ := io.CopyN(io.Discard, r, int64(h.Length)); n < int64(h.Length) {
+				return all
+			}
+			continue
+		}
+		f, err := fr.ReadFrameForHeader(h)
 		if _, ok := errors.AsType[http2.StreamError](err); ok {
 			continue
 		}
