@@ -6,6 +6,8 @@ package supervise
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -60,6 +62,39 @@ func TestI2AChildThatDiesIsStartedAgain(t *testing.T) {
 	}
 	if err := syscall.Kill(second, 0); err != syscall.ESRCH {
 		t.Errorf("the child is still there after the stop: %v", err)
+	}
+}
+
+// TestWhatIsHandedOverIsMadeAnewForEachStart, and stands before the ready pipe.
+// A start for which it cannot be made fails, and the next is tried.
+func TestWhatIsHandedOverIsMadeAnewForEachStart(t *testing.T) {
+	dir := t.TempDir()
+	pids, got := filepath.Join(dir, "pids"), filepath.Join(dir, "got")
+	c := script(t, `cat <&3 >>`+got+`; echo $$ >>`+pids+`; echo >&4; exec sleep 60`)
+	made := 0
+	c.fresh = func() (*os.File, error) {
+		if made++; made == 2 {
+			return nil, errors.New("the key is gone")
+		}
+		r, w, err := os.Pipe()
+		if err == nil {
+			_, err = fmt.Fprintf(w, "start %d\n", made)
+			w.Close()
+		}
+		return r, err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	kept := make(chan error, 1)
+	go func() { kept <- c.keep(ctx) }()
+	<-c.ready
+	syscall.Kill(waitPIDs(t, pids, 1)[0], syscall.SIGKILL)
+	waitPIDs(t, pids, 2)
+	cancel()
+	if err := <-kept; err != nil {
+		t.Errorf("orderly stop: %v", err)
+	}
+	if text, err := os.ReadFile(got); err != nil || string(text) != "start 1\nstart 3\n" {
+		t.Errorf("handed over %q, %v", text, err)
 	}
 }
 
