@@ -54,6 +54,7 @@ type Result struct {
 	Wanted    []string  `json:"wanted"`
 	OK        bool      `json:"ok"`
 	Why       string    `json:"why"` // why it is not OK; empty when it is
+	Recorded  int       `json:"-"`   // of the results, those that are on record one by one
 }
 
 // fail makes r a failure and keeps the first reason.

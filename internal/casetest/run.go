@@ -375,6 +375,7 @@ func (run *running) judge(r *Result) {
 	if run.client.upgraded {
 		run.conversation(r, messages)
 	}
+	r.Recorded = len(r.Results)
 	if len(r.Results) == 0 && r.OK && run.client.established && run.c.sent() == 0 {
 		// Nothing was asked for inside the connection, and it was let through.
 		r.Results = []Verdict{{Verdict: "allow", Stage: "name"}}

@@ -4,10 +4,10 @@
 package operator
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sort"
@@ -53,29 +53,57 @@ type Record struct {
 
 // Records reads the proxy's journal files, oldest first. A last line that is
 // not whole is left out.
-func (op *Operator) Records() ([]Record, error) {
-	dir := op.World.Host.File(filepath.Join("/", op.o.Root, "var/lib/bawn/proxy/journal"))
-	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+func (op *Operator) Records() ([]Record, error) { return op.Journal().Next() }
+
+// A Journal reads the proxy's journal files bit by bit.
+type Journal struct {
+	dir  string
+	read map[string]int64 // octets of each file that were read
+}
+
+// Journal returns one that begins with the first record.
+func (op *Operator) Journal() *Journal {
+	return &Journal{op.World.Host.File(filepath.Join("/", op.o.Root, "var/lib/bawn/proxy/journal")), map[string]int64{}}
+}
+
+// Next returns what has come since the last call, oldest first. A last line that
+// is not whole is left for the next call.
+func (j *Journal) Next() ([]Record, error) {
+	files, err := filepath.Glob(filepath.Join(j.dir, "*.jsonl"))
 	if err != nil {
 		return nil, fmt.Errorf("listing the journal: %w", err)
 	}
 	sort.Strings(files)
 	var out []Record
 	for _, f := range files {
-		text, err := os.ReadFile(f)
+		text, err := j.rest(f)
 		if err != nil {
 			return nil, fmt.Errorf("reading the journal: %w", err)
 		}
-		lines := bufio.NewScanner(bytes.NewReader(text))
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
+		for line := range bytes.Lines(text) {
 			var r Record
-			if json.Unmarshal(lines.Bytes(), &r) == nil {
+			if json.Unmarshal(line, &r) == nil {
 				out = append(out, r)
 			}
 		}
 	}
 	return out, nil
+}
+
+// rest reads the whole lines of a file that were not read yet.
+func (j *Journal) rest(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.NewSectionReader(f, j.read[name], 1<<40))
+	if err != nil {
+		return nil, err
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	j.read[name] += int64(len(text))
+	return text, nil
 }
 
 // Decisions are the records of kind decision for which keep is true.
