@@ -277,8 +277,8 @@ func TestAbortsPropagate(t *testing.T) {
 		}
 		res, err = c.Get("https://" + apiHost + "/v1/server")
 		must(t, err)
-		if _, err := io.ReadAll(res.Body); err == nil {
-			t.Error("a response cut short by the server looks whole to the agent")
+		if body, err := io.ReadAll(res.Body); err == nil && res.StatusCode == 200 { // 502: cut short before its head was read
+			t.Errorf("a response cut short by the server looks whole to the agent: %s, %q", res.Status, body)
 		}
 	})
 }
