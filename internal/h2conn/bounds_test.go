@@ -49,9 +49,11 @@ func kib(n int) string {
 // TestChunks holds the body's buffer to its arithmetic.
 func TestChunks(t *testing.T) {
 	for n := range maxFrame + 1 {
-		if k := newChunk(n); len(k.b) < n || n > smallestChunk && len(k.b) >= 2*n {
+		k := newChunk(n)
+		if len(k.b) < n || n > smallestChunk && len(k.b) >= 2*n {
 			t.Fatalf("a chunk for %d octets has %d", n, len(k.b))
 		}
+		k.free()
 	}
 	var q chunks
 	for range 100 {

@@ -81,6 +81,18 @@ func (s *ServerStream) Head() (*httpwire.Request, error) {
 	return &s.head, nil
 }
 
+// OnAbort has f called, in a goroutine of its own, when the client gives up
+// before the response has been written to its end: by a reset, or since its
+// connection ends. Only the handler may call it, once.
+func (s *ServerStream) OnAbort(f func()) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.onAbort = f
+	if s.aborted {
+		go f()
+	}
+}
+
 // running twice as many handlers as streams may be open leaves those which have
 // answered, or whose client is gone, time to notice.
 func (v *Server) crowded() bool { return v.running >= 2*v.c.lim.Streams }

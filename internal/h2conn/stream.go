@@ -4,6 +4,7 @@
 package h2conn
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -30,6 +31,7 @@ type stream struct {
 
 	aborted bool // before its end, by whomever
 	done    chan struct{}
+	onAbort func() // by the peer
 }
 
 func (s *stream) init(c *conn, id uint32) {
@@ -119,6 +121,9 @@ func (s *stream) abort(why error) {
 	}
 	if s.done != nil {
 		close(s.done)
+	}
+	if s.onAbort != nil && !s.ended && !errors.Is(why, ErrReset) {
+		go s.onAbort()
 	}
 	s.body.reads.Broadcast()
 	s.writes.Broadcast()

@@ -165,6 +165,46 @@ func TestClientResets(t *testing.T) {
 	}
 }
 
+// TestOnAbort tells a handler that its client has given up, and nothing else.
+func TestOnAbort(t *testing.T) {
+	for name, c := range map[string]struct {
+		does func(p *peer, v *h2conn.Server)
+		told bool
+	}{
+		"the client resets":      {func(p *peer, _ *h2conn.Server) { p.fr.WriteRSTStream(1, http2.ErrCodeCancel) }, true},
+		"the connection ends":    {func(p *peer, _ *h2conn.Server) { p.nc.Close() }, true},
+		"the client breaks it":   {func(p *peer, _ *h2conn.Server) { p.fr.WriteWindowUpdate(1, 0) }, true},
+		"the handler resets":     {func(*peer, *h2conn.Server) {}, false},
+		"the response is whole":  {func(p *peer, _ *h2conn.Server) { p.fr.WriteRSTStream(3, http2.ErrCodeCancel) }, false},
+		"another stream's reset": {func(p *peer, _ *h2conn.Server) { p.fr.WriteRSTStream(3, http2.ErrCodeCancel) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := false
+			withServer(t, h2conn.Limits{}, func(s *h2conn.ServerStream) {
+				if s.ID() == 1 {
+					s.OnAbort(func() { told = true })
+				}
+				switch name {
+				case "the handler resets":
+					s.Reset(http2.ErrCodeInternal)
+				case "the response is whole":
+					s.WriteHead(status(200), true)
+				default:
+					<-s.Done()
+				}
+			}, func(p *peer, v *h2conn.Server) {
+				p.ask(1, true)
+				p.ask(3, true)
+				synctest.Wait()
+				c.does(p, v)
+				if synctest.Wait(); told != c.told {
+					t.Errorf("the handler was told: %v", told)
+				}
+			})
+		})
+	}
+}
+
 // TestWholeBodySurvivesReset lets the client take back the request, not what it
 // has sent whole.
 func TestWholeBodySurvivesReset(t *testing.T) {
