@@ -179,9 +179,17 @@ func (l *load) endWith(c net.Conn) {
 	l.open = append(l.open, c)
 }
 
-// each makes one piece of work for each connection.
-func (l *load) each(work func(c *tls.Conn) error) ([]func() error, error) {
-	conns, err := l.connectAll("http/1.1")
+// each makes one piece of work for each connection. first is done on each
+// before the load says that it is ready, so that what peers do once for a
+// connection, such as to open one to the upstream, is over then.
+func (l *load) each(first, work func(c *tls.Conn) error) ([]func() error, error) {
+	conns := make([]*tls.Conn, l.conns)
+	err := parallel(l.conns, func(i int) (err error) {
+		if conns[i], err = l.connect(l.host, "http/1.1"); err == nil && first != nil {
+			err = first(conns[i])
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -197,15 +205,6 @@ func (l *load) each(work func(c *tls.Conn) error) ([]func() error, error) {
 
 // atATime is how many connections are made at a time.
 const atATime = 16
-
-func (l *load) connectAll(proto string) ([]*tls.Conn, error) {
-	conns := make([]*tls.Conn, l.conns)
-	err := parallel(l.conns, func(i int) (err error) {
-		conns[i], err = l.connect(l.host, proto)
-		return err
-	})
-	return conns, err
-}
 
 // parallel calls do with 0 up to n, some at a time.
 func parallel(n int, do func(i int) error) error {

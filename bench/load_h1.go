@@ -25,7 +25,7 @@ func (l *load) question(method, more string) []byte {
 // keepH1 asks one question after the other on each connection.
 func keepH1(l *load) ([]func() error, error) {
 	question := l.question("GET", "")
-	return l.each(func(c *tls.Conn) error {
+	return l.each(l.once(question), func(c *tls.Conn) error {
 		buf := make([]byte, 64<<10)
 		for !l.ended.Load() {
 			if err := ask(c, question, buf); err != nil {
@@ -35,6 +35,17 @@ func keepH1(l *load) ([]func() error, error) {
 		}
 		return nil
 	})
+}
+
+// once asks a question on a connection.
+func (l *load) once(question []byte) func(c *tls.Conn) error {
+	return func(c *tls.Conn) error {
+		err := ask(c, question, make([]byte, 8<<10))
+		if err == nil {
+			l.units.Add(1)
+		}
+		return err
+	}
 }
 
 // newH1 asks each question on a connection of its own.
@@ -73,7 +84,7 @@ func (l *load) workers(one func(buf []byte) error) []func() error {
 func openH1(l *load) ([]func() error, error) {
 	due := make(chan time.Time, 1<<20)
 	question := l.question("GET", "")
-	work, err := l.each(func(c *tls.Conn) error {
+	work, err := l.each(l.once(question), func(c *tls.Conn) error {
 		buf := make([]byte, 64<<10)
 		for at := range due {
 			if err := ask(c, question, buf); err != nil {
@@ -114,7 +125,7 @@ func (l *load) arrivals(due chan<- time.Time) error {
 // connection gets a new one.
 func denials(l *load) ([]func() error, error) {
 	question := l.question("GET", "")
-	return l.each(func(c *tls.Conn) error {
+	return l.each(nil, func(c *tls.Conn) error {
 		defer func() { c.Close() }()
 		for r := newReader(c); !l.ended.Load(); {
 			if _, err := c.Write(question); err != nil {
@@ -163,7 +174,7 @@ func (p *progress) Write(b []byte) (int, error) {
 // download asks for something large.
 func download(l *load) ([]func() error, error) {
 	question := l.question("GET", "")
-	return l.each(func(c *tls.Conn) error {
+	return l.each(nil, func(c *tls.Conn) error {
 		r := newReader(c)
 		for !l.ended.Load() {
 			if _, err := c.Write(question); err != nil {
@@ -185,7 +196,7 @@ func download(l *load) ([]func() error, error) {
 // uploads sends something large.
 func uploads(l *load) ([]func() error, error) {
 	head := l.question("POST", "Content-Type: application/octet-stream\r\nContent-Length: "+strconv.Itoa(upSize)+"\r\n")
-	return l.each(func(c *tls.Conn) error {
+	return l.each(nil, func(c *tls.Conn) error {
 		r := newReader(c)
 		chunk := bytes.Repeat([]byte("u"), 64<<10)
 		for !l.ended.Load() {

@@ -95,23 +95,25 @@ func echo(ws *websocket.Conn, message []byte) error {
 	return err
 }
 
+// begin asks for a stream and reads the head of the answer.
+func begin(c *tls.Conn, question []byte) error {
+	if _, err := c.Write(question); err != nil {
+		return err
+	}
+	head, err := readHead(c)
+	if err == nil && !strings.HasPrefix(string(head), "HTTP/1.1 200") {
+		err = fmt.Errorf("answer: %q", head)
+	}
+	return err
+}
+
 // events reads a stream of events on each connection; each event says when it
 // was due.
 func events(l *load) ([]func() error, error) {
 	question := l.question("GET", "")
-	return l.each(func(c *tls.Conn) error {
+	return l.each(func(c *tls.Conn) error { return begin(c, question) }, func(c *tls.Conn) error {
 		l.endWith(c)
-		if _, err := c.Write(question); err != nil {
-			return err
-		}
 		lines := bufio.NewReader(c)
-		first, err := lines.ReadString('\n')
-		if err != nil {
-			return err
-		}
-		if !strings.HasPrefix(first, "HTTP/1.1 200") {
-			return fmt.Errorf("answer: %q", first)
-		}
 		for {
 			line, err := lines.ReadSlice('\n')
 			if err != nil {
