@@ -107,29 +107,48 @@ func begin(c *tls.Conn, question []byte) error {
 	return err
 }
 
-// events reads a stream of events on each connection; each event says when it
-// was due.
+// events reads a stream of events on each connection, from its beginning on, so
+// that none has gathered when the load is ready.
 func events(l *load) ([]func() error, error) {
 	question := l.question("GET", "")
-	return l.each(func(c *tls.Conn) error { return begin(c, question) }, func(c *tls.Conn) error {
-		l.endWith(c)
-		lines := bufio.NewReader(c)
-		for {
-			line, err := lines.ReadSlice('\n')
-			if err != nil {
-				return err
-			}
-			due, ok := bytes.CutPrefix(line, []byte("data: "))
-			if !ok {
-				continue // heads, chunk sizes and blank lines
-			}
-			at, _, ok := bytes.Cut(due, []byte(" "))
-			ns, err := strconv.ParseInt(string(at), 10, 64)
-			if !ok || err != nil {
-				return errors.New("an event is not whole")
-			}
-			l.latency.add(time.Unix(0, ns), time.Now())
-			l.units.Add(1)
+	ended := make(chan error, l.conns)
+	err := parallel(l.conns, func(int) error {
+		c, err := l.connect(l.host, "http/1.1")
+		if err != nil {
+			return err
 		}
+		l.endWith(c)
+		if err := begin(c, question); err != nil {
+			return err
+		}
+		go func() { ended <- l.readEvents(c) }()
+		return nil
 	})
+	var wait []func() error
+	for range l.conns {
+		wait = append(wait, func() error { return <-ended })
+	}
+	return wait, err
+}
+
+// readEvents reads until the connection ends; each event says when it was due.
+func (l *load) readEvents(c *tls.Conn) error {
+	lines := bufio.NewReader(c)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		due, ok := bytes.CutPrefix(line, []byte("data: "))
+		if !ok {
+			continue // chunk sizes and blank lines
+		}
+		at, _, ok := bytes.Cut(due, []byte(" "))
+		ns, err := strconv.ParseInt(string(at), 10, 64)
+		if !ok || err != nil {
+			return errors.New("an event is not whole")
+		}
+		l.latency.add(time.Unix(0, ns), time.Now())
+		l.units.Add(1)
+	}
 }
