@@ -47,7 +47,7 @@ func TestCorpus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ran < 300 {
+	if ran < 740 {
 		t.Errorf("only %d case files", ran)
 	}
 }
