@@ -3,7 +3,7 @@
 
 package main
 
-import "strings"
+import "path"
 
 // idleTLS asks one question on each connection, which then waits.
 func idleTLS(l *load) ([]func() error, error) {
@@ -47,7 +47,7 @@ func (l *load) oneQuestion(host string) error {
 		return err
 	}
 	l.endWith(c)
-	small := load{host: host, path: strings.TrimSuffix(l.path, "/ws") + "/small"}
+	small := load{host: host, path: path.Join(path.Dir(l.path), "small")}
 	return ask(c, small.question("GET", ""), make([]byte, 8<<10))
 }
 
