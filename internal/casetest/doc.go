@@ -8,7 +8,9 @@
 // [Main] is the verb "bawn policy test", [Run] runs one case. A case runs
 // through the real egress server over connections in memory, with real TLS under
 // a throw-away root, a pretend resolver and a pretend upstream: no root, no
-// daemon, no socket, no network. What decides is the code that enforces.
+// daemon, no socket, no network. Questions go to the real resolver of agents. What
+// decides is the code that enforces. Package talk speaks HTTP/2 and WebSockets, on
+// both sides, here and where the cases run on the live proxy.
 //
 // A section that this build cannot run makes the case fail with "not yet
 // supported", and an unknown section is an error: a case never passes because
