@@ -111,7 +111,7 @@ func TestI11AClientCertificateIsTheProxysAlone(t *testing.T) {
 		t.Errorf("explained:\n%s", out)
 	}
 	for placement, agent := range placements() {
-		r := h.sh(t, agent, "curl -sS https://"+w.Names.TLS+"/; cat /etc/bawn/partner.key /etc/bawn/partner.crt; env")
+		r := h.sh(t, agent, "curl -sS -m 60 https://"+w.Names.TLS+"/; cat /etc/bawn/partner.key /etc/bawn/partner.crt; env")
 		if !strings.Contains(r.out, "CN = the partner") && !strings.Contains(r.out, "CN=the partner") {
 			t.Errorf("%s: the server was shown nothing: %+v", placement, r)
 		}
