@@ -95,7 +95,7 @@ func byFramer(in []byte) map[uint32]*message {
 			}
 			m.whole = m.whole || f.StreamEnded()
 		case *http2.DataFrame:
-			if m := all[id]; m != nil {
+			if m := all[id]; m != nil && !m.whole { // what follows the end is a fault, and not the message's
 				m.octets += len(f.Data())
 				m.whole = m.whole || f.StreamEnded()
 			}
