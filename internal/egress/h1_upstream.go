@@ -54,6 +54,9 @@ func (up *h1Upstream) flush() error { return up.w.Flush() }
 
 func (up *h1Upstream) end(trailers httpwire.Fields) error { return up.out.Close(trailers) }
 
+// answered is false: nothing is read of a connection that cannot be written to.
+func (up *h1Upstream) answered() bool { return false }
+
 func (up *h1Upstream) readHead(p *httpwire.Response, method string) error {
 	return p.Read(up.r, method, up.s.lim.Wire)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"golang.org/x/net/http2"
 
@@ -79,6 +80,7 @@ func (x *exchange) stream() {
 		return
 	}
 	defer t.streams.leave()
+	x.leg.(*h2Agent).patient = true
 	x.run()
 }
 
@@ -111,6 +113,8 @@ type h2Agent struct {
 	x     *exchange
 	st    *h2conn.ServerStream
 	ended bool // nothing of the response is left to write
+
+	patient bool // the agent may have time to read a response that came early
 }
 
 var (
@@ -204,8 +208,31 @@ func (l *h2Agent) answer(p *httpwire.Response, body []byte) (keep bool) {
 }
 
 // linger ends a stream whose response is through, and whose request may not be:
-// the agent is told that the rest is not wanted (RFC 9113 section 8.1).
-func (l *h2Agent) linger() { l.st.Reset(http2.ErrCodeNo) }
+// the agent is told that the rest is not wanted (RFC 9113 section 8.1). It
+// should read the response all the same; some clients do not once they are told
+// so, and are given the time to. They get no more window meanwhile.
+func (l *h2Agent) linger() {
+	defer l.st.Reset(http2.ErrCodeNo)
+	body, done := l.st.Body(), l.st.Done()
+	body.Stop()
+	late := time.NewTimer(l.x.c.s.lim.Linger)
+	defer late.Stop()
+	look := time.NewTicker(lingerLook)
+	defer look.Stop()
+	for l.patient && !body.Ended() {
+		select {
+		case <-done:
+			return
+		case <-late.C:
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// lingerLook is how often a stream that lingers is asked whether its request
+// has ended after all.
+const lingerLook = 20 * time.Millisecond
 
 func (l *h2Agent) abort() { l.st.Reset(http2.ErrCodeCancel) }
 

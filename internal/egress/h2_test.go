@@ -21,7 +21,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"bawn/internal/codes"
+	"bawn/internal/egress"
 	"bawn/internal/netplan"
 )
 
@@ -308,6 +311,65 @@ func TestEarlyFinalAnswers(t *testing.T) {
 			t.Errorf("the next request gets %q", body)
 		}
 	})
+}
+
+// TestAgentsReadWhatCameEarly: whoever is still sending is not told that nobody
+// wants it before there was time to read the response, be it the server's or a
+// refusal. Clients exist that read none of it then.
+func TestAgentsReadWhatCameEarly(t *testing.T) {
+	for path, status := range map[string]string{"/v1/up": "413", "/elsewhere": "403"} {
+		t.Run(status, func(t *testing.T) {
+			r := newRig(t, open, func(r *rig) { r.cfg.Limits = egress.Limits{Linger: time.Hour} })
+			r.upstreamALPN(apiHost, apiAddr, []string{"h2"}, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				w.WriteHeader(413)
+			}))
+			f := r.frames(t, r.listen(netplan.Explicit), apiHost)
+			f.ask(1, false, "POST", path)
+			must(t, f.WriteData(1, false, make([]byte, 1000)))
+			var seen []string
+			for ended := false; !ended; {
+				frame, err := f.ReadFrame()
+				must(t, err)
+				if h, ok := frame.(*http2.MetaHeadersFrame); ok {
+					seen = append(seen, h.PseudoValue("status"))
+				}
+				head := frame.Header()
+				ended = head.StreamID == 1 && head.Flags.Has(http2.FlagDataEndStream) && (head.Type == http2.FrameData || head.Type == http2.FrameHeaders)
+			}
+			must(t, f.WriteData(1, true, make([]byte, 1000))) // its end, in good order
+			f.ask(3, true, "GET", "/elsewhere")
+			for {
+				frame, err := f.ReadFrame()
+				must(t, err)
+				if head := frame.Header(); head.Type == http2.FrameRSTStream {
+					t.Fatalf("%v", frame)
+				} else if head.StreamID == 3 {
+					break
+				}
+			}
+			if len(seen) != 1 || seen[0] != status {
+				t.Errorf("heads with status %v, want %s", seen, status)
+			}
+		})
+	}
+}
+
+// TestNobodyReadsForEver: a response that came early is waited with for so long
+// and no longer.
+func TestNobodyReadsForEver(t *testing.T) {
+	r := newRig(t, open, func(r *rig) { r.cfg.Limits = egress.Limits{Linger: time.Millisecond} })
+	f := r.frames(t, r.listen(netplan.Explicit), apiHost)
+	f.ask(1, false, "POST", "/elsewhere")
+	for {
+		frame, err := f.ReadFrame()
+		must(t, err)
+		if rst, ok := frame.(*http2.RSTStreamFrame); ok {
+			if rst.StreamID != 1 || rst.ErrCode != http2.ErrCodeNo {
+				t.Errorf("%v", rst)
+			}
+			return
+		}
+	}
 }
 
 // TestI10StreamsAreCut: each stream of HTTP/2 is judged again when the policy

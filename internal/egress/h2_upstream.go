@@ -83,6 +83,8 @@ func (r *h2Request) end(trailers httpwire.Fields) error {
 	return r.st.End(trailers)
 }
 
+func (r *h2Request) answered() bool { return r.st.Answered() }
+
 func (r *h2Request) readHead(p *httpwire.Response, _ string) error { return r.st.ReadHead(p) }
 
 func (r *h2Request) body(httpwire.Framing) bodyReader { return r.st.Body() }

@@ -73,6 +73,9 @@ type upstreamLeg interface {
 	// end writes the end of the request; flush sends it.
 	end(trailers httpwire.Fields) error
 
+	// answered reports whether a response has come although the request could not
+	// be sent.
+	answered() bool
 	// readHead reads the head of the next response, an interim one or the final.
 	readHead(p *httpwire.Response, method string) error
 	// body returns the body of the final response, from its beginning.

@@ -113,11 +113,12 @@ func (x *exchange) send(up upstreamLeg) (u *upload, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if u, err = x.sendBody(up); err != nil {
-		return nil, err
+	u, err = x.sendBody(up)
+	if err == nil {
+		x.flow.await(phaseResponse)
+		err = up.flush()
 	}
-	x.flow.await(phaseResponse)
-	if err := up.flush(); err != nil {
+	if err != nil && !up.answered() {
 		return nil, err
 	}
 	if u != nil {

@@ -117,12 +117,13 @@ func (x *exchange) pump(up net.Conn, first []byte) {
 }
 
 // endHalf passes the end of one direction on. After a failure there is nothing
-// left to say in the other direction either.
+// left to say in the other direction either, and neither end may take what it
+// got for the whole.
 func endHalf(to, from net.Conn, err error) {
 	half, ok := to.(interface{ CloseWrite() error })
 	if err == nil && ok && half.CloseWrite() == nil {
 		return
 	}
-	to.Close()
-	from.Close()
+	reset(to)
+	reset(from)
 }

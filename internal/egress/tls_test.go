@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"bawn/internal/codes"
 	"bawn/internal/egress"
@@ -191,6 +192,38 @@ func TestSpliceHalfClose(t *testing.T) {
 	}
 	if o := r.journal.lastOutcome(t, 1); o.BytesUp != 14 || o.BytesDown != 18 {
 		t.Errorf("outcome %+v", o)
+	}
+}
+
+// TestSpliceResets: a connection that breaks off at one end does so at the
+// other, in which nothing would tell a part from the whole otherwise.
+func TestSpliceResets(t *testing.T) {
+	for name, agentBreaks := range map[string]bool{"the agent": true, "the server": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, splices)
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			defer ln.Close()
+			r.net.add("db.example.com", "93.184.215.20")
+			r.net.servers[netip.MustParseAddrPort("93.184.215.20:5432")] = ln.Addr().String()
+			near := r.connect(r.listen(netplan.Explicit), "db.example.com:5432")
+			far, err := ln.Accept()
+			must(t, err)
+			defer far.Close()
+			must(t, far.SetDeadline(time.Now().Add(20*time.Second)))
+			breaks, hears := near, far
+			if !agentBreaks {
+				breaks, hears = far, near
+			}
+			fmt.Fprint(breaks, "a part")
+			_, err = io.ReadFull(hears, make([]byte, 6))
+			must(t, err)
+			must(t, breaks.(*net.TCPConn).SetLinger(0))
+			must(t, breaks.Close())
+			if n, err := hears.Read(make([]byte, 1)); err == nil || err == io.EOF {
+				t.Errorf("read %d, %v, want a reset", n, err)
+			}
+		})
 	}
 }
 

@@ -101,6 +101,13 @@ func (b *Body) Done() bool {
 	return b.ended && b.err == nil && b.in.size == 0
 }
 
+// Ended reports whether the peer has sent the end, whoever reads up to it.
+func (b *Body) Ended() bool {
+	b.s.c.mu.Lock()
+	defer b.s.c.mu.Unlock()
+	return b.ended || b.s.aborted
+}
+
 // Trailers returns the trailer fields, after Read returned io.EOF.
 func (b *Body) Trailers() httpwire.Fields {
 	b.s.c.mu.Lock()

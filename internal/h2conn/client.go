@@ -149,6 +149,14 @@ func (s *ClientStream) ReadHead(p *httpwire.Response) error {
 	return nil
 }
 
+// Answered reports whether a head has come, read or not. A server that has
+// answered may end the stream while the request is still under way.
+func (s *ClientStream) Answered() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.final || len(s.heads) > 0
+}
+
 // fail ends the waiting for heads.
 func (s *ClientStream) fail(why error) {
 	if s.err == nil {
