@@ -134,7 +134,7 @@ func (i *Internet) Serve(s Setup, _ *None) error {
 			return err
 		}
 	}
-	if err := serveLines(databaseAddr, "5432"); err != nil {
+	if err := i.gates.serveLines(databaseAddr, "5432"); err != nil {
 		return err
 	}
 	if err := i.serveBroken(root); err != nil {

@@ -59,7 +59,7 @@ type Names struct {
 	NPM      string // an npm registry with two packages
 	PyPI     string // a Python index with one package
 	GoProxy  string // a Go module proxy with one module
-	Database string // TCP 5432: echoes each line
+	Database string // TCP 5432: echoes each line, and ends as it is told
 	H2       string // the pages of API in HTTP/2 and HTTP/1.1
 	H2Only   string // the same in HTTP/2 alone
 

@@ -4,7 +4,6 @@
 package world
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -66,13 +65,13 @@ func (g *gates) release(name string) {
 	}
 }
 
-// opened waits until a gate is open, ten seconds at most.
+// opened waits until a gate is open, 15 seconds at most.
 func (g *gates) opened(name string) error {
 	select {
 	case <-g.channel(name):
 		return nil
-	case <-time.After(10 * time.Second):
-		return fmt.Errorf("gate %s did not open in 10 s", name)
+	case <-time.After(15 * time.Second):
+		return fmt.Errorf("gate %s did not open in 15 s", name)
 	}
 }
 
@@ -155,30 +154,4 @@ func (b byHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b.other.ServeHTTP(w, r)
-}
-
-// serveLines echoes each line with a prefix: the "database".
-func serveLines(addr, port string) error {
-	ln, err := net.Listen("tcp", net.JoinHostPort(addr, port))
-	if err != nil {
-		return fmt.Errorf("opening line server: %w", err)
-	}
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				lines := bufio.NewScanner(c)
-				for lines.Scan() {
-					if _, err := fmt.Fprintf(c, "row: %s\n", lines.Text()); err != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
-	return nil
 }

@@ -70,7 +70,7 @@ func (u *Upstream) Release(gate string) error {
 }
 
 // Told waits until a server opens the gate that a request names with
-// ?told=NAME, ten seconds at most.
+// ?told=NAME, 15 seconds at most.
 func (u *Upstream) Told(gate string) error {
 	return u.w.internet.call("Told", gate, &None{})
 }
