@@ -53,7 +53,13 @@ func (c *conn) serveStream(st *h2conn.ServerStream) {
 	l.x = x
 	x.flow = c.s.live.addStream(c.flow, l, cancel)
 	defer c.s.live.remove(x.flow)
-	st.OnAbort(func() { x.flow.cut(cut{detail: "the agent gave up the request"}) })
+	st.OnAbort(func() {
+		why := c.flow.wasCut() // then the stream went with its connection
+		if why == nil {
+			why = &cut{detail: "the agent gave up the request"}
+		}
+		x.flow.cut(*why)
+	})
 	defer st.Reset(http2.ErrCodeInternal) // what has ended stays as it is
 	x.stream()
 }
