@@ -106,8 +106,8 @@ func protocolEntries() []Entry {
 			Agent: fixRequest, Operator: showRecord},
 		{Code: WebSocketUninspectable, Meaning: "A WebSocket message cannot be judged.", Status: 403,
 			Agent: askOperator, Operator: showRecord},
-		{Code: ALPNDenied, Meaning: "The TLS greeting offers no protocol that can be inspected.", Status: 403,
-			Agent: "Offer http/1.1. " + askOperator, Operator: "For a protocol that is not HTTP write a rule with `inspect: sni` or `inspect: none`."},
+		{Code: ALPNDenied, Meaning: "The TLS greeting offers no protocol that can be inspected, or the server does not speak HTTP/2, which gRPC needs.", Status: 403,
+			Agent: "Offer h2 or http/1.1. A server without HTTP/2 serves no gRPC. " + askOperator, Operator: "For a protocol that is not HTTP write a rule with `inspect: sni` or `inspect: none`. The detail on record says which of the two it was."},
 		{Code: ProtocolError, Meaning: "The bytes are not the protocol that this port speaks.", Status: 400,
 			Agent: fixRequest, Operator: "For a protocol that is not HTTP write a rule with `inspect: none`, for HTTP without TLS one with `PORT/http`."},
 	}

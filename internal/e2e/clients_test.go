@@ -5,6 +5,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -134,13 +135,7 @@ func (h *host) serveClients(t *testing.T) {
 	h.clients(t)
 	h.node24(t)
 	grpc := built.grpc(t)
-	program, err := os.ReadFile(filepath.Join(grpc, "client"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(h.w.Host.File("/opt/clients/grpcclient.bin"), program, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	h.grpcClient(t)
 	var start sync.WaitGroup
 	fail := make(chan error, 10)
 	for _, f := range []func() error{
@@ -159,6 +154,19 @@ func (h *host) serveClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// grpcClient puts the client of gRPC in place.
+func (h *host) grpcClient(t *testing.T) {
+	t.Helper()
+	program, err := os.ReadFile(filepath.Join(built.grpc(t), "client"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := h.w.Host.File("/opt/clients/grpcclient.bin")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, program, 0o755)); err != nil {
+		t.Fatal(err)
 	}
 }
 
