@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"bawn/internal/apitype"
+	"bawn/internal/audit"
 	"bawn/internal/ca"
 	"bawn/internal/config"
 	"bawn/internal/ids"
@@ -50,6 +51,7 @@ type Server struct {
 	o        Options
 	store    *store.Store
 	root     *ca.Root
+	acts     *audit.Journal // what was done to this installation, and by whom
 	planes   *planes
 	netd     *netdLink
 	sessions *session.Manager
@@ -81,17 +83,31 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if s.resolvers, err = o.Config.Nameservers(); err != nil {
 		return nil, err
 	}
-	if s.root, err = openRoot(o); err != nil {
+	if s.acts, err = openActs(o); err != nil {
 		return nil, err
 	}
-	if s.store, err = store.Open(ctx, o.Paths.Database()); err != nil {
-		return nil, err
-	}
-	if err := s.openState(ctx); err != nil {
-		s.store.Close()
-		return nil, err
+	if err := s.openOwn(ctx); err != nil {
+		return nil, errors.Join(err, s.acts.Close())
 	}
 	return s, nil
+}
+
+// openOwn opens what admin owns, each thing on record.
+func (s *Server) openOwn(ctx context.Context) error {
+	if err := s.did(audit.Act{Name: audit.ActAdminStart, Detail: "version " + s.o.Version}); err != nil {
+		return err
+	}
+	var err error
+	if s.root, err = s.openRoot(); err != nil {
+		return err
+	}
+	if s.store, err = store.Open(ctx, s.o.Paths.Database()); err != nil {
+		return err
+	}
+	if err := s.openState(ctx); err != nil {
+		return errors.Join(err, s.store.Close())
+	}
+	return nil
 }
 
 // openState reads what is in force and ends what a crash left open.
@@ -126,6 +142,7 @@ func (s *Server) openState(ctx context.Context) error {
 // Run answers on l until ctx is done.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	defer s.store.Close()
+	defer s.closeActs()
 	return lifecycle.Run(ctx,
 		lifecycle.Service{Name: "netd link", Run: s.netd.run},
 		lifecycle.Service{Name: "api", Run: func(ctx context.Context) error { return s.serve(ctx, l) }},

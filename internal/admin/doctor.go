@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"bawn/internal/apitype"
+	"bawn/internal/audit"
 	"bawn/internal/fdpass"
 	"bawn/internal/ids"
 	"bawn/internal/netd/netdapi"
@@ -69,12 +70,22 @@ func (s *Server) doctor(w http.ResponseWriter, q *http.Request, _ peercred.Peer)
 	return nil
 }
 
-// open hands out agents in p from now on, unless why says why not.
+// open hands out agents in p from now on, unless why says why not. A change is
+// on record before agents are handed out.
 func (s *Server) open(p ids.Placement, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if why != "" {
 		s.o.Log.Error("the self-test failed", "placement", p, "why", why)
+	}
+	if (why == "") != (s.shut[p] == "") {
+		a := audit.Act{Name: audit.ActPlacementOpen, Object: string(p)}
+		if why != "" {
+			a.Name, a.Detail = audit.ActPlacementShut, why
+		}
+		if err := s.did(a); err != nil && why == "" {
+			why = err.Error()
+		}
 	}
 	s.shut[p] = why
 }

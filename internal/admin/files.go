@@ -6,17 +6,27 @@ package admin
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"bawn/internal/apitype"
+	"bawn/internal/audit"
 	"bawn/internal/ca"
 	"bawn/internal/session"
 	"bawn/internal/store"
 )
 
 // openRoot loads or makes the CA's root and publishes what agents trust.
-func openRoot(o Options) (*ca.Root, error) {
+func (s *Server) openRoot() (*ca.Root, error) {
+	o := s.o
+	if _, err := os.Stat(filepath.Join(o.Paths.State("admin"), ca.RootCertFile)); errors.Is(err, fs.ErrNotExist) {
+		if err := s.did(audit.Act{Name: audit.ActCAMake, Detail: "a root, since there is none"}); err != nil {
+			return nil, err
+		}
+	}
 	root, err := ca.OpenRoot(o.Paths.State("admin"), o.Now)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 
 	"bawn/internal/apitype"
+	"bawn/internal/audit"
 	"bawn/internal/codes"
 	"bawn/internal/peercred"
 	"bawn/internal/wirejson"
@@ -29,29 +30,32 @@ const (
 
 // A route is one thing that the API can do. Each has a scope; one without
 // would be open to nobody, which [Server.handler] reports as a bug at start.
+// Each that changes something has an act.
 type route struct {
 	pattern string
 	scope   scope
+	act     act // what a change is on record as; see [does]
 	serve   func(*Server, http.ResponseWriter, *http.Request, peercred.Peer) error
 }
 
 // routes is the whole API.
 var routes = []route{
-	{"GET /status", operator, (*Server).status},
-	{"POST /doctor", operator, (*Server).doctor},
-	{"GET /agents", operator, (*Server).listAgents},
-	{"POST /agents", operator, (*Server).createAgent},
-	{"DELETE /agents/{name}", operator, (*Server).removeAgent},
-	{"GET /policy", operator, (*Server).showPolicy},
-	{"POST /policy", operator, (*Server).applyPolicy},
-	{"POST /policy/rollback", operator, (*Server).rollbackPolicy},
-	{"GET /policy/revisions", operator, (*Server).listRevisions},
-	{"GET /policy/effective", operator, (*Server).effectivePolicy},
-	{"POST /policy/explain", operator, (*Server).explainPolicy},
-	{"GET /log", operator, (*Server).log},
-	{"POST /sessions", operator, (*Server).session},
-	{"POST /plane/lease", plane, (*Server).lease},
-	{"POST /plane/intermediate", plane, (*Server).signIntermediate},
+	{"GET /status", operator, act{}, (*Server).status},
+	{"POST /doctor", operator, does(audit.ActDoctorRun), (*Server).doctor},
+	{"GET /agents", operator, act{}, (*Server).listAgents},
+	{"POST /agents", operator, does(audit.ActAgentCreate).toAgent("name").with("user", "profile", "placement"), (*Server).createAgent},
+	{"DELETE /agents/{name}", operator, does(audit.ActAgentRemove).toAgent("name"), (*Server).removeAgent},
+	{"GET /policy", operator, act{}, (*Server).showPolicy},
+	{"POST /policy", operator, does(audit.ActPolicyApply).with("why", "base").offering("yaml"), (*Server).applyPolicy},
+	{"POST /policy/rollback", operator, does(audit.ActPolicyRollback).to("revision").with("why"), (*Server).rollbackPolicy},
+	{"GET /policy/revisions", operator, act{}, (*Server).listRevisions},
+	{"GET /policy/effective", operator, act{}, (*Server).effectivePolicy},
+	{"POST /policy/explain", operator, changesNothing("judges a request that is not made"), (*Server).explainPolicy},
+	{"GET /log", operator, act{}, (*Server).log},
+	{"GET /acts", operator, act{}, (*Server).listActs},
+	{"POST /sessions", operator, does(audit.ActSessionStart).begunByItself(), (*Server).session},
+	{"POST /plane/lease", plane, changesNothing("a beat, once a second"), (*Server).lease},
+	{"POST /plane/intermediate", plane, does(audit.ActIntermediateSign).offering("csr"), (*Server).signIntermediate},
 }
 
 // may reports whether peer is within s. Root is an operator, and no plane.
@@ -70,10 +74,13 @@ func (s *Server) may(sc scope, peer peercred.Peer) bool {
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes {
+		method, path := cutPattern(r.pattern)
 		if r.scope == 0 {
 			panic("route without a scope: " + r.pattern)
 		}
-		method, path := cutPattern(r.pattern)
+		if r.act.missing(method) {
+			panic("route without an act: " + r.pattern)
+		}
 		mux.HandleFunc(method+" "+apitype.Prefix+path, func(w http.ResponseWriter, q *http.Request) {
 			s.guard(r, w, q)
 		})
@@ -109,7 +116,7 @@ func (s *Server) guard(r route, w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	q.Body = http.MaxBytesReader(w, q.Body, maxBody)
-	if err := r.serve(s, w, q, peer); err != nil {
+	if err := s.perform(r, w, q, peer); err != nil {
 		s.fail(w, r, err)
 	}
 }

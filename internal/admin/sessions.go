@@ -5,13 +5,16 @@ package admin
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"bawn/internal/apitype"
+	"bawn/internal/audit"
 	"bawn/internal/fdpass"
 	"bawn/internal/peercred"
 	"bawn/internal/session"
@@ -72,17 +75,55 @@ func (s *Server) runSession(ctx context.Context, conn *fdpass.Conn, peer peercre
 		return conn.Send(apitype.ServerFrame{Failed: badRequest("the first frame must say what to start")})
 	}
 	conn.ClearDeadline()
-	run, ends, err := s.sessions.Start(ctx, peer, *first.Start, files)
+	run, ends, err := s.startSession(ctx, peer, *first.Start, files)
 	if err != nil {
 		return conn.Send(apitype.ServerFrame{Failed: asAPIError(err)})
 	}
+	ended := "the caller could not be told that it began"
+	defer func() { s.endSession(run, peer, ended) }()
 	err = conn.Send(apitype.ServerFrame{Started: &apitype.Started{Identity: run.Identity}}, ends...)
 	fdpass.CloseAll(ends)
 	if err != nil {
 		run.Stop(ctx)
 		return err
 	}
-	return s.follow(ctx, conn, run)
+	ended, err = s.follow(ctx, conn, run)
+	return err
+}
+
+// startSession starts a session between the two records of that act.
+func (s *Server) startSession(ctx context.Context, peer peercred.Peer, start apitype.StartSession, files []*os.File) (*session.Running, []*os.File, error) {
+	a := audit.Act{Name: audit.ActSessionStart, Agent: start.Agent, Detail: argvOf(start.Argv)}
+	if err := s.begin(&a, peer); err != nil {
+		return nil, nil, err
+	}
+	run, ends, err := s.sessions.Start(ctx, peer, start, files)
+	if err == nil {
+		a.Object, a.Agent, a.User = run.Session.Session, run.Agent, run.User
+	}
+	s.end(&a, err)
+	return run, ends, err
+}
+
+// endSession records the end of a session, and how it came about.
+func (s *Server) endSession(run *session.Running, peer peercred.Peer, how string) {
+	a := audit.Act{
+		Name: audit.ActSessionEnd, UID: peer.UID, PID: peer.PID, Account: accountOf(peer.UID), ID: rand.Text(),
+		Object: run.Session.Session, Agent: run.Agent, User: run.User, Detail: how, Result: audit.ActDone,
+	}
+	a.Revision, a.Policy = s.inForce()
+	if err := s.acts.Act(&a); err != nil {
+		s.o.Log.Error("the end of a session is not on record yet", "session", a.Object, "error", err)
+	}
+}
+
+// argvOf gives a command line for the record, without what follows its first
+// words: arguments carry secrets.
+func argvOf(argv []string) string {
+	if len(argv) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("program %q with %d arguments", argv[0], len(argv)-1)
 }
 
 func asAPIError(err error) *apitype.Error {
@@ -94,22 +135,27 @@ func asAPIError(err error) *apitype.Error {
 
 // follow serves the caller's frames until the program has ended. A caller that
 // goes away takes the program with it.
-func (s *Server) follow(ctx context.Context, conn *fdpass.Conn, run *session.Running) error {
+func (s *Server) follow(ctx context.Context, conn *fdpass.Conn, run *session.Running) (how string, err error) {
 	gone := make(chan error, 1)
 	go func() { gone <- s.frames(ctx, conn, run) }()
 	select {
 	case exit := <-run.Exit():
-		return conn.Send(apitype.ServerFrame{Exit: &exit})
+		return howEnded(exit), conn.Send(apitype.ServerFrame{Exit: &exit})
 	case <-gone:
-		return s.stop(run)
+		return "the caller went away, and the program was stopped", s.stop(run)
 	case <-ctx.Done():
 		err := s.stop(run)
 		select {
 		case <-run.Exit(): // so that its end is recorded as it was
 		case <-time.After(exitTime):
 		}
-		return errors.Join(err, conn.Send(apitype.ServerFrame{Exit: &apitype.Exit{Status: statusStopped, Fault: "Bawn was stopped, and the program with it"}}))
+		const fault = "Bawn was stopped, and the program with it"
+		return fault, errors.Join(err, conn.Send(apitype.ServerFrame{Exit: &apitype.Exit{Status: statusStopped, Fault: fault}}))
 	}
+}
+
+func howEnded(e apitype.Exit) string {
+	return strings.TrimSpace(fmt.Sprintf("status %d %s", e.Status, e.Fault))
 }
 
 // exitTime is how long netd's word of a program's end may come after its word

@@ -26,6 +26,7 @@ func seeds() [][]byte {
 		e.decision(nil, d), e.outcome(nil, o), e.gap(nil, &Gap{Time: start, From: start}),
 		e.summary(nil, &Summary{Time: start, From: start, To: start}),
 		e.head(nil, &FileHead{Time: start, Torn: []Torn{{"a", 1, 2}}}),
+		e.act(nil, &Act{Time: start, ID: "a-1", Name: ActPolicyApply, Result: ActDone, Error: "x"}),
 	} {
 		all = append(all, bytes.TrimSuffix(chain(body, uint64(i), &[32]byte{}), []byte("\n")))
 	}
@@ -72,6 +73,8 @@ func encode(rec Record) []byte {
 		body = e.summary(nil, rec.Summary)
 	case rec.Gap != nil:
 		body = e.gap(nil, rec.Gap)
+	case rec.Act != nil:
+		body = e.act(nil, rec.Act)
 	case rec.File != nil:
 		body = e.head(nil, rec.File)
 	}

@@ -24,6 +24,7 @@ type Record struct {
 	Outcome  *Outcome
 	Summary  *Summary
 	Gap      *Gap
+	Act      *Act
 }
 
 // Time returns when the record was made.
@@ -39,6 +40,8 @@ func (r Record) Time() time.Time {
 		return r.Summary.Time
 	case r.Gap != nil:
 		return r.Gap.Time
+	case r.Act != nil:
+		return r.Act.Time
 	}
 	return time.Time{}
 }
@@ -73,6 +76,10 @@ type (
 	gapLine struct {
 		frame
 		Gap
+	}
+	actLine struct {
+		frame
+		Act
 	}
 )
 
@@ -143,6 +150,10 @@ func parseBody(kind string, line []byte) (Record, frame, error) {
 		var l gapLine
 		err := json.Unmarshal(line, &l)
 		return Record{Seq: l.Seq, Gap: &l.Gap}, l.frame, err
+	case KindAct:
+		var l actLine
+		err := json.Unmarshal(line, &l)
+		return Record{Seq: l.Seq, Act: &l.Act}, l.frame, err
 	}
 	return Record{}, frame{}, errors.New("this program does not know that kind")
 }

@@ -36,6 +36,8 @@ type Entry struct {
 	Late    bool     `json:"late,omitempty"`
 	Summary *Summary `json:"summary,omitempty"`
 	Gap     *Gap     `json:"gap,omitempty"`
+	Act     *Act     `json:"act,omitempty"`    // where it began, or all of it
+	Result  *Act     `json:"result,omitempty"` // nil: in Act, or not known
 	Damage  *Damage  `json:"damage,omitempty"`
 }
 
@@ -140,6 +142,8 @@ func (e *Entry) time() time.Time {
 		return e.Summary.Time
 	case e.Gap != nil:
 		return e.Gap.Time
+	case e.Act != nil:
+		return e.Act.Time
 	}
 	return time.Time{}
 }
@@ -297,6 +301,8 @@ func (j *joiner) add(it item) {
 		j.push(Entry{Gap: it.Gap})
 	case it.damage != nil && j.filter.whole(time.Time{}):
 		j.push(Entry{Damage: it.damage})
+	case it.Act != nil:
+		j.act(it.Act)
 	}
 	j.trim()
 }
@@ -341,8 +347,11 @@ func (j *joiner) trim() {
 	}
 	n := max(0, len(kept)-limit-scanWindow)
 	for _, w := range kept[:n] {
-		if w.Decision != nil {
+		switch {
+		case w.Decision != nil:
 			delete(j.open, w.Decision.Request)
+		case w.Act != nil:
+			delete(j.open, "act "+w.Act.ID)
 		}
 	}
 	j.queue = append([]*waiting(nil), kept[n:]...)
@@ -400,7 +409,8 @@ func (f *Filter) code(e *Entry) bool {
 	}
 	return (e.Decision != nil && e.Decision.Code == f.Code) ||
 		(e.Outcome != nil && e.Outcome.Code == f.Code) ||
-		(e.Summary != nil && e.Summary.Codes[f.Code] > 0)
+		(e.Summary != nil && e.Summary.Codes[f.Code] > 0) ||
+		(e.Act != nil && e.Act.Code == f.Code) || (e.Result != nil && e.Result.Code == f.Code)
 }
 
 func (f *Filter) summary(s *Summary) bool {

@@ -124,7 +124,7 @@ func TestRootIsMadeOnceAndKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{rootKeyFile, rootCertFile} {
+	for _, name := range []string{rootKeyFile, RootCertFile} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -157,9 +157,9 @@ func TestRootFilesThatAreWrong(t *testing.T) {
 		spoil func(t *testing.T, dir string)
 		want  string // in the error; empty: none
 	}{
-		"a crash left the key alone": {func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, rootCertFile)) }, ""},
+		"a crash left the key alone": {func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, RootCertFile)) }, ""},
 		"a crash left a half-written key": {func(t *testing.T, dir string) {
-			os.Remove(filepath.Join(dir, rootCertFile))
+			os.Remove(filepath.Join(dir, RootCertFile))
 			os.Remove(filepath.Join(dir, rootKeyFile))
 			os.WriteFile(filepath.Join(dir, rootKeyFile+".new"), []byte("-----BEG"), 0o600)
 		}, ""},

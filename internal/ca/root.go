@@ -41,10 +41,10 @@ type Root struct {
 	now  func() time.Time
 }
 
-// Names of the root's files in its directory.
+// Names of the root's files in its directory; RootCertFile is the certificate.
 const (
 	rootKeyFile  = "ca.key"
-	rootCertFile = "ca.crt"
+	RootCertFile = "ca.crt"
 )
 
 // OpenRoot loads the root kept in dir and makes it on the first call. Both files
@@ -57,7 +57,7 @@ func OpenRoot(dir string, now func() time.Time) (*Root, error) {
 	if now == nil {
 		now = time.Now
 	}
-	keyPath, certPath := filepath.Join(dir, rootKeyFile), filepath.Join(dir, rootCertFile)
+	keyPath, certPath := filepath.Join(dir, rootKeyFile), filepath.Join(dir, RootCertFile)
 	noKey, err := missing(keyPath)
 	if err != nil {
 		return nil, fmt.Errorf("opening CA root: %w", err)

@@ -31,7 +31,17 @@ func (p Paths) Journal(plane string) string { return filepath.Join(p.State(plane
 // Database is the store that only admin opens.
 func (p Paths) Database() string { return filepath.Join(p.State("admin"), "bawn.db") }
 
-// Public holds what everybody may read: the CA certificate and the bundle.
+// Checkpoints holds the signed checkpoints of all journals, which admin writes.
+func (p Paths) Checkpoints() string { return filepath.Join(p.State("admin"), "checkpoints") }
+
+// AuditKey is the key that signs checkpoints, outside of any database.
+func (p Paths) AuditKey() string { return filepath.Join(p.State("admin"), "audit.key") }
+
+// AuditPub is its public half.
+func (p Paths) AuditPub() string { return filepath.Join(p.Public(), "audit.pub") }
+
+// Public holds what everybody may read: the CA certificate, the bundle and the
+// key that checks checkpoints.
 func (p Paths) Public() string { return filepath.Join(p.Lib(), "public") }
 
 // CACert is the root certificate that agents trust.
