@@ -31,7 +31,7 @@ var rows = [][]string{
 	{"internal/agentfile"},
 	{"internal/audit", "internal/ca", "internal/store", "internal/budget"},
 	// hands: what touches the host
-	{"internal/fdpass", "internal/lending", "internal/peercred", "internal/uptls"},
+	{"internal/fdpass", "internal/lending", "internal/notify", "internal/peercred", "internal/uptls"},
 	{"internal/netkern", "internal/proc", "internal/probe", "internal/dnsclient", "internal/parent", "internal/h2conn"},
 	{"internal/netd/netdapi"},
 	{"internal/netd"},

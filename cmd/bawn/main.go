@@ -81,6 +81,7 @@ func (a *app) root() *cobra.Command {
 		a.upCommand(), a.statusCommand(), a.doctorCommand(),
 		a.agentCommand(), a.policyCommand(), a.runCommand(), a.logCommand(),
 		a.netdCommand(), a.adminCommand(), a.proxyCommand(), a.probeCommand(),
+		a.handoverCommand(), a.selftestCommand(),
 	)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVar(&a.rootd, "root", "/", "`DIR` that everything of this installation is under")

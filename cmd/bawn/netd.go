@@ -13,7 +13,6 @@ import (
 
 	"bawn/internal/config"
 	"bawn/internal/netd"
-	"bawn/internal/supervise"
 )
 
 func (a *app) netdCommand() *cobra.Command {
@@ -42,11 +41,19 @@ func (a *app) netdCommand() *cobra.Command {
 			if o.OperatorGID, err = operatorGID(); err != nil {
 				return err
 			}
-			l, err := inherited(supervise.FirstFile)
+			by, err := a.started("netd")
+			if err == nil {
+				err = by.only()
+			}
 			if err != nil {
 				return err
 			}
-			ready := sayReady(supervise.FirstFile + 1)
+			l, err := by.listener()
+			if err != nil {
+				return err
+			}
+			ready := by.ready()
+			by.live(cmd.Context())
 			s, err := netd.Open(cmd.Context(), o)
 			if err != nil {
 				return err

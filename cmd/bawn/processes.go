@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/user"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,11 +104,16 @@ func (a *app) adminCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			l, err := inherited(supervise.FirstFile)
+			by, err := a.started("admin")
 			if err != nil {
 				return err
 			}
-			o.Ready = sayReady(supervise.FirstFile + 1)
+			l, err := by.listener()
+			if err != nil {
+				return err
+			}
+			o.Ready = by.ready()
+			by.live(cmd.Context())
 			s, err := admin.Open(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -175,29 +178,4 @@ func unprivileged() error {
 		}
 	}
 	return nil
-}
-
-// inherited takes over the listening socket that the supervisor holds.
-func inherited(fd int) (net.Listener, error) {
-	f := os.NewFile(uintptr(fd), "listener")
-	defer f.Close()
-	l, err := net.FileListener(f)
-	if err != nil {
-		return nil, fmt.Errorf("taking over the socket from the supervisor: %w (bawn up starts this process)", err)
-	}
-	if u, ok := l.(*net.UnixListener); ok {
-		u.SetUnlinkOnClose(false)
-	}
-	return l, nil
-}
-
-// sayReady returns a function that tells the supervisor that this process
-// answers.
-func sayReady(fd int) func() {
-	syscall.CloseOnExec(fd)
-	return func() {
-		f := os.NewFile(uintptr(fd), "ready")
-		f.Write([]byte("\n"))
-		f.Close()
-	}
 }

@@ -35,7 +35,6 @@ import (
 	"bawn/internal/netplan"
 	"bawn/internal/parent"
 	"bawn/internal/resolver"
-	"bawn/internal/supervise"
 )
 
 func (a *app) proxyCommand() *cobra.Command {
@@ -46,7 +45,12 @@ func (a *app) proxyCommand() *cobra.Command {
 				return fmt.Errorf("starting proxy: %w", err)
 			}
 			unix.Umask(0o027)
-			p, err := a.newProxy(cmd.Context())
+			by, err := a.started("proxy")
+			if err != nil {
+				return err
+			}
+			by.live(cmd.Context())
+			p, err := a.newProxy(cmd.Context(), by)
 			if err != nil {
 				return err
 			}
@@ -60,6 +64,7 @@ func (a *app) proxyCommand() *cobra.Command {
 
 // proxy wires the egress and resolver planes to what they use.
 type proxy struct {
+	by      started
 	paths   config.Paths
 	log     *slog.Logger
 	admin   *client.Client
@@ -77,10 +82,10 @@ type proxy struct {
 	feed    *feed
 }
 
-func (a *app) newProxy(ctx context.Context) (*proxy, error) {
-	p := &proxy{paths: a.paths(), log: a.logger("proxy"), admin: a.client()}
+func (a *app) newProxy(ctx context.Context, by started) (*proxy, error) {
+	p := &proxy{by: by, paths: a.paths(), log: a.logger("proxy"), admin: a.client()}
 	var err error
-	if p.handed, err = handover.Take(supervise.FirstFile); err != nil {
+	if p.handed, err = by.handover(ctx); err != nil {
 		return nil, err
 	}
 	cfg, err := config.Load(p.paths)
@@ -172,7 +177,7 @@ func (p *proxy) wire(cfg config.Config, servers []netip.AddrPort, roots *x509.Ce
 
 // run serves until ctx is done.
 func (p *proxy) run(ctx context.Context) error {
-	ready := sayReady(supervise.FirstFile + 1)
+	ready := p.by.ready()
 	return lifecycle.Run(ctx,
 		lifecycle.Service{Name: "lease", Run: p.lease.Run},
 		lifecycle.Service{Name: "intermediate", Run: p.renewIntermediate},

@@ -67,7 +67,12 @@ func (p Paths) AdminSock() string { return filepath.Join(p.Run(), "admin.sock") 
 // NetdSock is where admin and the proxy ask netd.
 func (p Paths) NetdSock() string { return filepath.Join(p.Run(), "netd.sock") }
 
-// Lock is held by the supervisor for as long as it runs.
+// HandoverSock is where the proxy asks for what only root may read, if a
+// service manager started it.
+func (p Paths) HandoverSock() string { return filepath.Join(p.Run(), "handover.sock") }
+
+// Lock is held by the supervisor for as long as it runs, or by netd where a
+// service manager supervises.
 func (p Paths) Lock() string { return filepath.Join(p.Run(), "up.lock") }
 
 // Mark names what this installation makes in the kernel (cgroups), so that a

@@ -8,7 +8,8 @@
 // proxy is about to be started, and [Contents.File] makes a descriptor of them
 // that the proxy inherits. So the proxy's account needs no right to the
 // operator's files, nothing of them lies in another place, and no other process
-// keeps them. [Take] is the other end.
+// keeps them. [Take] is the other end. Where a service manager starts the
+// processes, the proxy asks a socket of root's instead: [Ask] and [Give].
 package handover
 
 import (
@@ -194,6 +195,10 @@ func Take(fd uintptr) (*Contents, error) {
 	if f == nil {
 		return nil, errors.New("taking over: there is no descriptor (bawn up starts this process)")
 	}
+	return take(f)
+}
+
+func take(f *os.File) (*Contents, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxContents))
 	if err != nil {

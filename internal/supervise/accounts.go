@@ -23,6 +23,17 @@ type accounts struct {
 	operators    int // gid of the group whose members may ask admin
 }
 
+// of returns the account that one of Bawn's names stands for.
+func (a accounts) of(name string) account {
+	switch name {
+	case config.AdminAccount:
+		return a.admin
+	case config.ProxyAccount:
+		return a.proxy
+	}
+	return account{}
+}
+
 // ensureAccounts makes what is missing with the distribution's own tools.
 func ensureAccounts(ctx context.Context, p config.Paths) (accounts, error) {
 	var a accounts

@@ -149,16 +149,16 @@ func TestOperatorsEnvironmentStaysOutside(t *testing.T) {
 
 func TestOneSupervisorForARoot(t *testing.T) {
 	p := config.Paths{Root: t.TempDir()}
-	unlock, err := lock(p)
+	unlock, err := Lock(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = lock(p)
+	_, err = Lock(p)
 	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
 		t.Errorf("a second one: %v; it should name the process", err)
 	}
 	unlock()
-	again, err := lock(p)
+	again, err := Lock(p)
 	if err != nil {
 		t.Fatalf("after the first has gone: %v", err)
 	}

@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) error {
 	if _, _, err := handover.Collect(o.Config, time.Now()); err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
-	unlock, err := lock(o.Paths)
+	unlock, err := Lock(o.Paths)
 	if err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func Run(ctx context.Context, o Options) error {
 	return runChildren(ctx, o, children(o, acc, socks))
 }
 
-// lock makes this the one supervisor of its root directory.
-func lock(p config.Paths) (unlock func(), err error) {
+// Lock makes this the one supervisor of its root directory.
+func Lock(p config.Paths) (unlock func(), err error) {
 	if err := os.MkdirAll(p.Run(), 0o755); err != nil {
 		return nil, fmt.Errorf("making %s: %w", p.Run(), err)
 	}
@@ -87,7 +87,7 @@ func lock(p config.Paths) (unlock func(), err error) {
 		pid := make([]byte, 32)
 		n, _ := f.ReadAt(pid, 0)
 		f.Close()
-		return nil, fmt.Errorf("locking %s: bawn up runs already as process %s: stop it first, or use another --root", p.Lock(), strings.TrimSpace(string(pid[:n])))
+		return nil, fmt.Errorf("locking %s: Bawn runs already as process %s: stop it first, or use another --root", p.Lock(), strings.TrimSpace(string(pid[:n])))
 	}
 	f.Truncate(0)
 	fmt.Fprintf(f, "%d\n", os.Getpid())
@@ -157,38 +157,50 @@ func wait(ctx context.Context, chans ...<-chan struct{}) bool {
 	return true
 }
 
-// directory is one that must exist with exactly this owner and mode.
-type directory struct {
-	path     string
-	uid, gid int
-	mode     os.FileMode
+// A Directory is one that must exist with exactly this owner and mode.
+type Directory struct {
+	Path         string
+	Owner, Group string // names of an account and a group
+	Mode         os.FileMode
 }
 
-func directories(p config.Paths, a accounts) []directory {
-	return []directory{
-		{p.Etc(), 0, 0, 0o755},
-		{p.Lib(), 0, 0, 0o755},
-		{p.State("admin"), a.admin.uid, a.admin.gid, 0o700},
-		{p.Public(), a.admin.uid, a.admin.gid, 0o755},
+// Directories are those of an installation, each after what holds it.
+func Directories(p config.Paths) []Directory {
+	const root, admin, proxy = "root", config.AdminAccount, config.ProxyAccount
+	return []Directory{
+		{p.Etc(), root, root, 0o755},
+		{p.Lib(), root, root, 0o755},
+		{p.State("admin"), admin, admin, 0o700},
+		{p.Public(), admin, admin, 0o755},
 		// admin reads the proxy's journal and cannot write it.
-		{p.State("proxy"), a.proxy.uid, a.admin.gid, 0o750},
-		{p.Journal("proxy"), a.proxy.uid, a.admin.gid, os.ModeSetgid | 0o750},
-		{p.Agents(), 0, 0, 0o711},
+		{p.State("proxy"), proxy, admin, 0o750},
+		{p.Journal("proxy"), proxy, admin, os.ModeSetgid | 0o750},
+		{p.Agents(), root, root, 0o711},
 	}
+}
+
+// Prepare makes what an installation needs before anything of it runs: the
+// group of operators, the accounts, the directories. It may be called again.
+func Prepare(ctx context.Context, p config.Paths) error {
+	acc, err := ensureAccounts(ctx, p)
+	if err != nil {
+		return err
+	}
+	return makeDirectories(p, acc)
 }
 
 // makeDirectories makes the state directories. One that exists as something
 // else, such as a link, is an error: it may have been put there.
 func makeDirectories(p config.Paths, a accounts) error {
-	for _, d := range directories(p, a) {
-		if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
-			return fmt.Errorf("making %s: %w", filepath.Dir(d.path), err)
+	for _, d := range Directories(p) {
+		if err := os.MkdirAll(filepath.Dir(d.Path), 0o755); err != nil {
+			return fmt.Errorf("making %s: %w", filepath.Dir(d.Path), err)
 		}
-		if err := os.Mkdir(d.path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("making %s: %w", d.path, err)
+		if err := os.Mkdir(d.Path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("making %s: %w", d.Path, err)
 		}
-		if err := own(d); err != nil {
-			return fmt.Errorf("making %s: %w", d.path, err)
+		if err := own(d, a); err != nil {
+			return fmt.Errorf("making %s: %w", d.Path, err)
 		}
 	}
 	return nil
@@ -196,17 +208,17 @@ func makeDirectories(p config.Paths, a accounts) error {
 
 // own sets owner and mode through a descriptor, so that a link put in place
 // cannot redirect it.
-func own(d directory) error {
-	fd, err := unix.Open(d.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+func own(d Directory, a accounts) error {
+	fd, err := unix.Open(d.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), d.path)
+	f := os.NewFile(uintptr(fd), d.Path)
 	defer f.Close()
-	if err := f.Chown(d.uid, d.gid); err != nil {
+	if err := f.Chown(a.of(d.Owner).uid, a.of(d.Group).gid); err != nil {
 		return err
 	}
-	return f.Chmod(d.mode)
+	return f.Chmod(d.Mode)
 }
 
 // startTimeout is how long a child may take until it is ready.
