@@ -135,6 +135,7 @@ func (e *encoder) decision(b []byte, d *Decision) []byte {
 	b = append(b, `,"plane":`...)
 	b = e.text1k(b, d.Plane)
 	b = e.field(b, `,"arrival":`, d.Arrival)
+	b = e.field(b, `,"client":`, d.Client)
 	b = e.field(b, `,"proto":`, d.Proto)
 	b = e.field(b, `,"method":`, d.Method)
 	b = e.field(b, `,"scheme":`, d.Scheme)
@@ -180,10 +181,13 @@ func (e *encoder) outcome(b []byte, o *Outcome) []byte {
 	b = number(b, `,"messages_down":`, o.MessagesDown)
 	b = number(b, `,"close":`, o.Close)
 	b = e.field(b, `,"upstream":`, o.Upstream)
+	b = e.field(b, `,"local":`, o.Local)
 	if o.Reused {
 		b = append(b, `,"reused":true`...)
 	}
 	b = e.field(b, `,"presented":`, o.Presented)
+	b = e.field(b, `,"certificate":`, o.Certificate)
+	b = span(b, `,"queue_us":`, o.Queue)
 	b = span(b, `,"dns_us":`, o.DNS)
 	b = span(b, `,"dial_us":`, o.Dial)
 	b = span(b, `,"tls_us":`, o.TLS)
@@ -193,6 +197,19 @@ func (e *encoder) outcome(b []byte, o *Outcome) []byte {
 	b = e.field(b, `,"error":`, o.Error)
 	b = e.field(b, `,"cut":`, o.Cut)
 	return e.end(b, o.Clipped)
+}
+
+func (e *encoder) dial(b []byte, d *Dial) []byte {
+	b = e.begin(b, KindDial, d.Time)
+	b = append(b, `,"request":`...)
+	b = e.text1k(b, d.Request)
+	b = e.identity(b, &d.Identity)
+	b = append(b, `,"plane":`...)
+	b = e.text1k(b, d.Plane)
+	b = append(b, `,"local":`...)
+	b = e.text1k(b, d.Local)
+	b = append(b, `,"upstream":`...)
+	return e.text1k(b, d.Upstream)
 }
 
 func (e *encoder) summary(b []byte, s *Summary) []byte {

@@ -25,6 +25,7 @@ func seeds() [][]byte {
 	for i, body := range [][]byte{
 		e.decision(nil, d), e.outcome(nil, o), e.gap(nil, &Gap{Time: start, From: start}),
 		e.summary(nil, &Summary{Time: start, From: start, To: start}),
+		e.dial(nil, testDial("r-1")),
 		e.head(nil, &FileHead{Time: start, Torn: []Torn{{"a", 1, 2}}}),
 		e.act(nil, &Act{Time: start, ID: "a-1", Name: ActPolicyApply, Result: ActDone, Error: "x"}),
 	} {
@@ -69,6 +70,8 @@ func encode(rec Record) []byte {
 		body = e.decision(nil, rec.Decision)
 	case rec.Outcome != nil:
 		body = e.outcome(nil, rec.Outcome)
+	case rec.Dial != nil:
+		body = e.dial(nil, rec.Dial)
 	case rec.Summary != nil:
 		body = e.summary(nil, rec.Summary)
 	case rec.Gap != nil:

@@ -231,6 +231,34 @@ func (j *Journal) Outcome(o *Outcome) error {
 	before := len(b.bodies)
 	b.add(j.enc.outcome(b.bodies, o), keptRecord)
 	j.budget.spend(o.Agent, o.Time, len(b.bodies)-before)
+	j.mayWait(b)
+	return nil
+}
+
+// Dial records that an upstream connection stands. It may wait and get lost as
+// an outcome may, and so does its error mean the same.
+func (j *Journal) Dial(d *Dial) error {
+	if d.Time.IsZero() {
+		d.Time = j.opt.Now()
+	}
+	if d.Plane == "" {
+		d.Plane = j.opt.Plane
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return ErrClosed
+	}
+	b := j.pending
+	before := len(b.bodies)
+	b.add(j.enc.dial(b.bodies, d), keptRecord)
+	j.budget.spend(d.Agent, d.Time, len(b.bodies)-before)
+	j.mayWait(b)
+	return nil
+}
+
+// mayWait leaves the last record of b, which nobody waits for, to a later write.
+func (j *Journal) mayWait(b *batch) {
 	switch {
 	case j.gap != nil:
 		j.keep(b)
@@ -239,7 +267,6 @@ func (j *Journal) Outcome(o *Outcome) error {
 	default:
 		j.flushes.arm()
 	}
-	return nil
 }
 
 // keep moves the last record of b to those that wait for the journal to work

@@ -27,7 +27,7 @@ var testID = ids.Identity{
 
 func testDecision(request string) *Decision {
 	return &Decision{
-		Request: request, Identity: testID, Revision: 5, Arrival: "explicit", Proto: "http/1.1",
+		Request: request, Identity: testID, Revision: 5, Arrival: "explicit", Client: "127.0.0.1:50123", Proto: "http/1.1",
 		Method: "GET", Scheme: "https", Host: "api.example.com", Port: 443, SNI: "api.example.com",
 		ALPN: "http/1.1", Path: "/v1/things", Query: QueryHash("a=b"), Verdict: verdict.Allow,
 		Stage: "head", Rule: "r1", Inspect: "full",
@@ -37,9 +37,13 @@ func testDecision(request string) *Decision {
 func testOutcome(request string) *Outcome {
 	return &Outcome{
 		Request: request, Identity: testID, Revision: 5, Status: 200, BytesUp: 120, BytesDown: 1300,
-		Upstream: "203.0.113.9:443", DNS: Span(1500 * time.Microsecond), Dial: Span(2 * time.Millisecond),
+		Upstream: "203.0.113.9:443", Local: "192.0.2.7:40312", Queue: Span(time.Millisecond), DNS: Span(1500 * time.Microsecond), Dial: Span(2 * time.Millisecond),
 		TLS: Span(3 * time.Millisecond), TTFB: Span(40 * time.Millisecond), Total: Span(41 * time.Millisecond),
 	}
+}
+
+func testDial(request string) *Dial {
+	return &Dial{Time: start, Request: request, Identity: testID, Local: "192.0.2.7:40312", Upstream: "203.0.113.9:443"}
 }
 
 func open(t *testing.T, dir string, opt Options) *Journal {
@@ -219,7 +223,9 @@ func TestEncoderAgreesWithEncodingJSON(t *testing.T) {
 	d.Seq, d.Time, d.Plane, d.Code, d.Asked, d.Detail, d.Sensitive = 9, at, "egress", codes.PathNotAllowed, "API.example.com.", hostile, true
 	d.Credential, d.Vetted = hostile, "parent"
 	o := testOutcome("r-1")
-	o.Presented = hostile
+	o.Presented, o.Certificate = hostile, hostile
+	l := testDial("r-1")
+	l.Seq, l.Time, l.Plane, l.Local = 14, at, "egress", hostile
 	o.Seq, o.Time, o.Plane, o.Code, o.Error, o.Cut, o.Reused = 10, at, "egress", codes.UpstreamUnreachable, hostile, "policy", true
 	s := &Summary{
 		Seq: 11, Time: at, Identity: testID, Plane: "egress", From: at.Add(-time.Second), To: at, Denials: 7, Revision: 5,
@@ -239,6 +245,7 @@ func TestEncoderAgreesWithEncodingJSON(t *testing.T) {
 		"summary":  {e.summary(nil, s), 11, s},
 		"gap":      {e.gap(nil, g), 12, g},
 		"file":     {e.head(nil, h), 13, h},
+		"dial":     {e.dial(nil, l), 14, l},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -22,6 +22,7 @@ type Record struct {
 	File     *FileHead
 	Decision *Decision
 	Outcome  *Outcome
+	Dial     *Dial
 	Summary  *Summary
 	Gap      *Gap
 	Act      *Act
@@ -36,6 +37,8 @@ func (r Record) Time() time.Time {
 		return r.Decision.Time
 	case r.Outcome != nil:
 		return r.Outcome.Time
+	case r.Dial != nil:
+		return r.Dial.Time
 	case r.Summary != nil:
 		return r.Summary.Time
 	case r.Gap != nil:
@@ -68,6 +71,10 @@ type (
 	outcomeLine struct {
 		frame
 		Outcome
+	}
+	dialLine struct {
+		frame
+		Dial
 	}
 	summaryLine struct {
 		frame
@@ -142,6 +149,10 @@ func parseBody(kind string, line []byte) (Record, frame, error) {
 		var l outcomeLine
 		err := json.Unmarshal(line, &l)
 		return Record{Seq: l.Seq, Outcome: &l.Outcome}, l.frame, err
+	case KindDial:
+		var l dialLine
+		err := json.Unmarshal(line, &l)
+		return Record{Seq: l.Seq, Dial: &l.Dial}, l.frame, err
 	case KindSummary:
 		var l summaryLine
 		err := json.Unmarshal(line, &l)

@@ -22,6 +22,7 @@ const (
 	KindFile     = "file"     // [FileHead]: the first record of each file
 	KindDecision = "decision" // [Decision]
 	KindOutcome  = "outcome"  // [Outcome]
+	KindDial     = "dial"     // [Dial]
 	KindSummary  = "summary"  // [Summary]
 	KindGap      = "gap"      // [Gap]
 )
@@ -38,6 +39,7 @@ type Decision struct {
 	Revision     uint64         `json:"revision"`          // of the policy that judged
 	Plane        string         `json:"plane"`             // empty: the journal's plane
 	Arrival      string         `json:"arrival,omitempty"` // explicit, transparent
+	Client       string         `json:"client,omitempty"`  // the agent's end, address and port as its own network has them
 	Proto        string         `json:"proto,omitempty"`   // http/1.1, websocket, tls, tcp, dns
 	Method       string         `json:"method,omitempty"`
 	Scheme       string         `json:"scheme,omitempty"`
@@ -73,10 +75,13 @@ type Outcome struct {
 	BytesDown    int64      `json:"bytes_down,omitempty"`  // upstream to agent
 	MessagesUp   int64      `json:"messages_up,omitempty"` // of a WebSocket, from the agent
 	MessagesDown int64      `json:"messages_down,omitempty"`
-	Close        int        `json:"close,omitempty"`     // status with which the WebSocket was closed; 1005 for none, 1006 for no close
-	Upstream     string     `json:"upstream,omitempty"`  // address and port dialled
-	Reused       bool       `json:"reused,omitempty"`    // an upstream connection that stood already
-	Presented    string     `json:"presented,omitempty"` // name of the client certificate that a new connection showed
+	Close        int        `json:"close,omitempty"`       // status with which the WebSocket was closed; 1005 for none, 1006 for no close
+	Upstream     string     `json:"upstream,omitempty"`    // address and port dialled
+	Local        string     `json:"local,omitempty"`       // Bawn's end of the upstream connection: what the server, or a NAT in front of it, sees
+	Reused       bool       `json:"reused,omitempty"`      // an upstream connection that stood already
+	Presented    string     `json:"presented,omitempty"`   // name of the client certificate that a new connection showed
+	Certificate  string     `json:"certificate,omitempty"` // SHA-256 of the server's, in hex
+	Queue        Span       `json:"queue_us,omitempty"`    // that it waited for a connection that others share
 	DNS          Span       `json:"dns_us,omitempty"`
 	Dial         Span       `json:"dial_us,omitempty"`
 	TLS          Span       `json:"tls_us,omitempty"`
@@ -86,6 +91,19 @@ type Outcome struct {
 	Error        string     `json:"error,omitempty"` // for the operator
 	Cut          string     `json:"cut,omitempty"`   // why Bawn ended it early: policy, lease, limit, shutdown
 	Clipped      bool       `json:"clipped,omitempty"`
+}
+
+// A Dial says that a new upstream connection stands, so that a flow can be found
+// while it goes on. It comes between the decision and the outcome of the request
+// that the connection was made for.
+type Dial struct {
+	Seq          uint64    `json:"seq"`
+	Time         time.Time `json:"time"`
+	Request      string    `json:"request"`
+	ids.Identity           // as in the decision
+	Plane        string    `json:"plane"`
+	Local        string    `json:"local"`    // Bawn's end, address and port
+	Upstream     string    `json:"upstream"` // the other end
 }
 
 // A Summary stands for denials beyond an agent's record budget, of one second

@@ -16,15 +16,24 @@ import (
 
 // A Filter chooses entries; every field that is set must hold.
 type Filter struct {
-	Agent   string
-	Except  string // every agent but this one
-	User    string
-	Host    string // canonical
-	Verdict *verdict.Effect
-	Code    codes.Code // of the decision or of the outcome
-	Since   time.Time  // of the decision, inclusive
-	Until   time.Time  // exclusive
-	Limit   int        // only the newest so many; 0: all
+	Agent    string
+	Except   string // every agent but this one
+	User     string
+	Session  string
+	Host     string // canonical
+	Verdict  *verdict.Effect
+	Code     codes.Code // of the decision or of the outcome
+	Plane    string
+	Rule     string // that decided
+	Method   string
+	Path     string    // what the path begins with
+	Request  string    // its decision, and those about its messages
+	Client   string    // the agent's end: address and port, or address
+	Status   int       // that the agent got
+	Upstream string    // address and port, or address
+	Since    time.Time // of the decision, inclusive
+	Until    time.Time // exclusive
+	Limit    int       // only the newest so many; 0: all
 }
 
 // An Entry is one line of a log: a decision with its outcome, a summary, a gap
@@ -32,8 +41,11 @@ type Filter struct {
 type Entry struct {
 	Decision *Decision `json:"decision,omitempty"`
 	Outcome  *Outcome  `json:"outcome,omitempty"` // nil: still open, a denial, or lost in a crash
+	Dial     *Dial     `json:"dial,omitempty"`    // the upstream connection of what is still open, where it was made for it
 	// Late marks a decision that was handed out before without its outcome.
-	Late    bool     `json:"late,omitempty"`
+	Late bool `json:"late,omitempty"`
+	// Lost says why there is an outcome without its decision.
+	Lost    string   `json:"lost,omitempty"`
 	Summary *Summary `json:"summary,omitempty"`
 	Gap     *Gap     `json:"gap,omitempty"`
 	Act     *Act     `json:"act,omitempty"`    // where it began, or all of it
@@ -295,6 +307,10 @@ func (j *joiner) add(it item) {
 		}
 	case it.Outcome != nil:
 		j.outcome(it.Outcome)
+	case it.Dial != nil:
+		if w := j.open[it.Dial.Request]; w != nil {
+			w.Dial = it.Dial
+		}
 	case it.Summary != nil && j.filter.summary(it.Summary):
 		j.push(Entry{Summary: it.Summary})
 	case it.Gap != nil && j.filter.whole(it.Gap.Time):
@@ -325,7 +341,7 @@ func (j *joiner) outcome(o *Outcome) {
 		return
 	}
 	delete(j.open, o.Request)
-	w.Outcome, w.complete = o, true
+	w.Outcome, w.Dial, w.complete = o, nil, true
 	if w.gone {
 		w.Late = true
 		j.queue = append(j.queue, w)
@@ -341,7 +357,7 @@ func (j *joiner) trim() {
 	}
 	var kept []*waiting
 	for _, w := range j.queue {
-		if !w.complete || j.filter.code(&w.Entry) {
+		if !w.complete || j.filter.Joined(&w.Entry) {
 			kept = append(kept, w)
 		}
 	}
@@ -368,60 +384,11 @@ func (j *joiner) drain(end bool, yield func(Entry, error) bool) bool {
 		}
 		n++
 		w.gone = true
-		if j.filter.code(&w.Entry) && !yield(w.Entry, nil) {
+		if j.filter.Joined(&w.Entry) && !yield(w.Entry, nil) {
 			return false
 		}
 	}
 	clear(j.queue[:n])
 	j.queue = j.queue[n:]
 	return true
-}
-
-// needles are what every line that f chooses holds, as the journal writes it,
-// and so does the line of its outcome.
-func (f *Filter) needles() [][]byte {
-	var all [][]byte
-	if f.Agent != "" {
-		all = append(all, appendString([]byte(`"agent":`), f.Agent))
-	}
-	if f.User != "" {
-		all = append(all, appendString([]byte(`"user":`), f.User))
-	}
-	return all
-}
-
-func (f *Filter) within(t time.Time) bool {
-	return (f.Since.IsZero() || !t.Before(f.Since)) && (f.Until.IsZero() || t.Before(f.Until))
-}
-
-// decision judges everything but the code, which the outcome may still bring.
-func (f *Filter) decision(d *Decision) bool {
-	return f.within(d.Time) &&
-		(f.Agent == "" || f.Agent == d.Agent) && (f.Except == "" || f.Except != d.Agent) &&
-		(f.User == "" || f.User == d.User) &&
-		(f.Host == "" || f.Host == d.Host) &&
-		(f.Verdict == nil || *f.Verdict == d.Verdict)
-}
-
-func (f *Filter) code(e *Entry) bool {
-	if f.Code == "" {
-		return true
-	}
-	return (e.Decision != nil && e.Decision.Code == f.Code) ||
-		(e.Outcome != nil && e.Outcome.Code == f.Code) ||
-		(e.Summary != nil && e.Summary.Codes[f.Code] > 0) ||
-		(e.Act != nil && e.Act.Code == f.Code) || (e.Result != nil && e.Result.Code == f.Code)
-}
-
-func (f *Filter) summary(s *Summary) bool {
-	return f.within(s.Time) && f.Host == "" &&
-		(f.Agent == "" || f.Agent == s.Agent) && (f.Except == "" || f.Except != s.Agent) &&
-		(f.User == "" || f.User == s.User) &&
-		(f.Verdict == nil || *f.Verdict == verdict.Deny)
-}
-
-// whole reports whether f is about the journal as a whole; t may be unknown.
-func (f *Filter) whole(t time.Time) bool {
-	return f.Agent == "" && f.User == "" && f.Host == "" && f.Verdict == nil && f.Code == "" &&
-		(t.IsZero() || f.within(t))
 }

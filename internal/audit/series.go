@@ -46,9 +46,19 @@ func parseFileName(s string) (fileName, bool) {
 // listSeries returns the files of each plane's series in dir, oldest first.
 // Other files are left out. A series with two files of one number is an error.
 func listSeries(dir string) (map[string][]fileName, error) {
+	series, twice, err := readSeries(dir)
+	if err == nil && len(twice) > 0 {
+		return nil, fmt.Errorf("journal %s: files %s and %s have one number", dir, twice[0], twice[1])
+	}
+	return series, err
+}
+
+// readSeries is [listSeries] that goes on where two files of a series have one
+// number, and names the first two that do.
+func readSeries(dir string) (_ map[string][]fileName, twice []fileName, _ error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("listing journal: %w", err)
+		return nil, nil, fmt.Errorf("listing journal: %w", err)
 	}
 	series := make(map[string][]fileName)
 	for _, e := range entries {
@@ -64,12 +74,12 @@ func listSeries(dir string) (map[string][]fileName, error) {
 			return strings.Compare(a.day, b.day)
 		})
 		for i := 1; i < len(files); i++ {
-			if files[i].index == files[i-1].index {
-				return nil, fmt.Errorf("journal %s: files %s and %s have one number", dir, files[i-1], files[i])
+			if files[i].index == files[i-1].index && twice == nil {
+				twice = files[i-1 : i+1]
 			}
 		}
 	}
-	return series, nil
+	return series, twice, nil
 }
 
 // dayNumber counts the days of UTC since 1970: cheaper to compare than text.

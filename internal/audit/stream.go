@@ -5,6 +5,7 @@ package audit
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ type Damage struct {
 type item struct {
 	Record
 	damage *Damage
+	hash   [32]byte // of the line, where the stream takes hashes
 }
 
 // A stream reads one series from oldest to newest and can go on when more has
@@ -41,6 +43,7 @@ type stream struct {
 	partial bool
 	from    time.Time
 	needles [][]byte // lines without one of these are passed over
+	hashes  bool     // are wanted
 
 	ahead  []fileName // that are known and were not opened yet
 	at     uint64     // index of the open file, or of the last one that was read
@@ -96,7 +99,11 @@ func (s *stream) item(line []byte) (_ item, wanted bool) {
 	if first {
 		s.from = rec.Time()
 	}
-	return item{Record: rec}, true
+	it := item{Record: rec}
+	if s.hashes {
+		it.hash = sha256.Sum256(line)
+	}
+	return it, true
 }
 
 // atEnd is called at the end of the open file. It reports whether to read on:
@@ -153,7 +160,7 @@ func (s *stream) newer() (bool, error) {
 
 // list looks for files behind the last one that was opened.
 func (s *stream) list() error {
-	series, err := listSeries(s.dir)
+	series, _, err := readSeries(s.dir)
 	if err != nil {
 		return err
 	}

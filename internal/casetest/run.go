@@ -261,6 +261,9 @@ func (r *recorder) Decide(d *audit.Decision) error {
 	return nil
 }
 
+// Dial implements egress.Recorder. Cases are about what is decided.
+func (r *recorder) Dial(*audit.Dial) error { return nil }
+
 // SyncNow implements egress.Recorder.
 func (r *recorder) SyncNow() error { return nil }
 

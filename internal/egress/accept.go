@@ -102,6 +102,8 @@ type conn struct {
 	cl  net.Conn      // where requests come from: raw, or the TLS on it
 	r   *bufio.Reader // of cl; nil while a connection with TLS waits for a request
 
+	client string // the agent's end, for the record
+
 	first firstOctet // of a request, where it came while r was nil
 
 	// What the connection is for from now on, once it is known: served at the
@@ -177,7 +179,7 @@ func (c *conn) arrive() {
 
 // newConn makes a connection that stands in live; cancel ends its context.
 func (s *Server) newConn(ctx context.Context, raw net.Conn, src Source, t *tenant, cancel context.CancelFunc) *conn {
-	c := &conn{s: s, t: t, src: src, ctx: ctx, raw: raw, cl: raw}
+	c := &conn{s: s, t: t, src: src, ctx: ctx, raw: raw, cl: raw, client: raw.RemoteAddr().String()}
 	sock := socketOf(raw)
 	c.flow = s.live.add(src.Identity.Agent, &sock, cancel)
 	c.h1.c = c

@@ -38,10 +38,14 @@ func (x *exchange) upstream() (upstreamLeg, verdict.Verdict) {
 	if x.leg.proto() == "h2" {
 		// The streams of a connection often come all at once; the first one
 		// opens the connection that carries the others too.
+		began := time.Now()
 		if !p.await(x.ctx, key) {
 			defer p.arrived(key)
-		} else if leg := x.pooled(key); leg != nil {
-			return leg, allowed
+		} else {
+			x.out.Queue = audit.Span(time.Since(began))
+			if leg := x.pooled(key); leg != nil {
+				return leg, allowed
+			}
 		}
 	}
 	up, agreed, v := x.newUpstream(key)
@@ -70,17 +74,22 @@ func (x *exchange) poolKey() poolKey {
 func (x *exchange) pooled(key poolKey) upstreamLeg {
 	p, vet := &x.c.t.pool, x.c.s.vet(x.d)
 	if r := p.share(x, key, vet); r != nil {
-		x.out.Reused, x.out.Upstream = true, r.up.name
+		x.reuses(r.up.name, r.up.local, r.up.cert)
 		return r
 	}
 	if x.grpc {
 		return nil
 	}
 	if up := p.get(key, x.rec.Revision, vet); up != nil {
-		x.out.Reused, x.out.Upstream = true, up.name
+		x.reuses(up.name, up.local, up.cert)
 		return up
 	}
 	return nil
+}
+
+// reuses says on record which connection the request shares.
+func (x *exchange) reuses(upstream, local, cert string) {
+	x.out.Reused, x.out.Upstream, x.out.Local, x.out.Certificate = true, upstream, local, cert
 }
 
 // newUpstream makes a new connection, and says what it was agreed to speak: h2,
@@ -95,10 +104,9 @@ func (x *exchange) newUpstream(key poolKey) (up *h1Upstream, agreed string, v ve
 	if !v.Allowed() {
 		return nil, "", v
 	}
-	x.out.Upstream = to.String()
 	up = &h1Upstream{
 		s: c.s, pool: &c.t.pool, key: key, conn: raw, sock: socketOf(raw),
-		addr: x.vetted(to), name: x.out.Upstream, revision: x.rec.Revision,
+		addr: x.vetted(to), name: x.out.Upstream, local: x.out.Local, revision: x.rec.Revision,
 	}
 	if !c.plain {
 		secure, v := x.secure(raw, cert)
@@ -106,7 +114,7 @@ func (x *exchange) newUpstream(key poolKey) (up *h1Upstream, agreed string, v ve
 			raw.Close()
 			return nil, "", v
 		}
-		up.conn, agreed = secure, secure.ALPN
+		up.conn, up.cert, agreed = secure, x.out.Certificate, secure.ALPN
 	}
 	up.r = bufio.NewReader(up.conn)
 	return up, agreed, allowed
@@ -120,7 +128,8 @@ func (x *exchange) multiplexed(up *h1Upstream) (upstreamLeg, verdict.Verdict) {
 		return nil, x.cutVerdict("dial", codes.UpstreamUnreachable, "HTTP/2: "+err.Error())
 	}
 	shared := &h2Upstream{
-		pool: up.pool, key: up.key, client: client, sock: up.sock, addr: up.addr, name: up.name, revision: up.revision,
+		pool: up.pool, key: up.key, client: client, sock: up.sock, addr: up.addr, name: up.name,
+		local: up.local, cert: up.cert, revision: up.revision,
 	}
 	up.pool.add(shared)
 	r := shared.open(x)
@@ -150,6 +159,25 @@ func (x *exchange) protocols() []string {
 // has the parent do so. The address is then the parent's.
 func (x *exchange) reach() (net.Conn, netip.AddrPort, verdict.Verdict) {
 	x.flow.await(phaseUpstream)
+	raw, to, v := x.connectUp()
+	if v.Allowed() {
+		x.stands(raw, to)
+	}
+	return raw, to, v
+}
+
+// stands puts on record that an upstream connection stands.
+func (x *exchange) stands(raw net.Conn, to netip.AddrPort) {
+	x.out.Upstream, x.out.Local = to.String(), raw.LocalAddr().String()
+	err := x.c.s.cfg.Recorder.Dial(&audit.Dial{
+		Request: x.rec.Request, Identity: x.rec.Identity, Plane: x.rec.Plane, Local: x.out.Local, Upstream: x.out.Upstream,
+	})
+	if err != nil {
+		x.c.s.cfg.Log.Error("an upstream connection cannot be put on record", "agent", x.rec.Agent, "request", x.rec.Request, "error", err)
+	}
+}
+
+func (x *exchange) connectUp() (net.Conn, netip.AddrPort, verdict.Verdict) {
 	if x.throughParent() {
 		return x.askParent()
 	}

@@ -47,6 +47,7 @@ type noRecorder struct{}
 
 func (noRecorder) Decide(*audit.Decision) error { return nil }
 func (noRecorder) Outcome(*audit.Outcome) error { return nil }
+func (noRecorder) Dial(*audit.Dial) error       { return nil }
 func (noRecorder) SyncNow() error               { return nil }
 
 func zipped(clear string) string {

@@ -25,6 +25,8 @@ type h1Upstream struct {
 	r        *bufio.Reader
 	addr     netip.Addr
 	name     string // address and port, for the record
+	local    string // of our end, likewise
+	cert     string // SHA-256 of the server's certificate, likewise
 	revision uint64 // by which the address was vetted last
 	since    time.Duration
 

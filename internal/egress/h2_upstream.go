@@ -22,6 +22,8 @@ type h2Upstream struct {
 	sock   socket
 	addr   netip.Addr
 	name   string // address and port, for the record
+	local  string // of our end, likewise
+	cert   string // SHA-256 of the server's certificate, likewise
 
 	// Guarded by pool.mu.
 	revision uint64 // by which the address was vetted last

@@ -209,6 +209,7 @@ type journal struct {
 	mu        sync.Mutex
 	decisions []audit.Decision
 	outcomes  []audit.Outcome
+	dials     []audit.Dial
 	synced    int // decisions that are on the disk
 	fail      error
 	failSync  error
@@ -228,6 +229,13 @@ func (j *journal) Outcome(o *audit.Outcome) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.outcomes = append(j.outcomes, *o)
+	return nil
+}
+
+func (j *journal) Dial(d *audit.Dial) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.dials = append(j.dials, *d)
 	return nil
 }
 

@@ -62,6 +62,7 @@ func (x *exchange) begin() {
 	x.decided, x.answered, x.continued, x.grpc = false, false, false, false
 	x.rec = audit.Decision{
 		Time: x.start, Request: ids.NewRequest(), Identity: c.src.Identity, Arrival: string(c.src.Arrival),
+		Client: c.client,
 	}
 	x.out = audit.Outcome{}
 }

@@ -50,6 +50,7 @@ func (x *exchange) secure(raw net.Conn, cert *tls.Certificate) (*uptls.Secured, 
 	})
 	x.out.TLS = audit.Span(time.Since(began))
 	if err == nil {
+		x.out.Certificate = conn.Fingerprint()
 		if conn.Presented {
 			x.out.Presented = x.d.Credential
 		}

@@ -38,6 +38,7 @@ type Policies interface {
 // once what was decided is on the disk.
 type Recorder interface {
 	Decide(*audit.Decision) error
+	Dial(*audit.Dial) error
 	Outcome(*audit.Outcome) error
 	SyncNow() error
 }

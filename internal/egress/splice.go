@@ -42,7 +42,6 @@ func (c *conn) splice(d policy.Decision, proto string, first []byte, sni string)
 			up.Close()
 		}
 	}()
-	x.out.Upstream = to.String()
 	c.flow.begins()
 	c.flow.await(phaseSplice)
 	c.flow.tunnels(socketOf(c.raw), socketOf(up))

@@ -93,6 +93,7 @@ type Config struct {
 // A Source says on whose behalf the queries of one listener come.
 type Source struct {
 	Identity ids.Identity
+	Client   string // who asks, address and port, for the record; the Serve methods set it
 }
 
 // A Server answers queries. It may be used by many goroutines.
@@ -248,7 +249,7 @@ func (s *Server) decision(src Source, q *dnswire.Query, v verdict.Verdict, revis
 // blank is the record of a verdict about a query of which nothing is known.
 func (s *Server) blank(src Source, v verdict.Verdict, revision uint64) *audit.Decision {
 	return &audit.Decision{
-		Request: ids.NewRequest(), Identity: src.Identity, Revision: revision, Proto: "dns",
+		Request: ids.NewRequest(), Identity: src.Identity, Client: src.Client, Revision: revision, Proto: "dns",
 		Verdict: v.Effect, Code: codeOf(v), Stage: v.Stage, Rule: v.Rule, Detail: v.Detail,
 	}
 }

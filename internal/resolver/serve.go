@@ -71,6 +71,7 @@ func (s *Server) ServeUDP(ctx context.Context, pc net.PacketConn, src Source) er
 		}
 		// The reply goes to whoever in the agent's network sent the query; that it
 		// cannot be sent is the agent's own matter.
+		src.Client = from.String()
 		if reply := s.limited(src, rate, buf[:n]); reply != nil {
 			_, _ = pc.WriteTo(reply, from)
 		}
@@ -101,11 +102,13 @@ func (s *Server) ServeTCP(ctx context.Context, ln net.Listener, src Source) erro
 		case err != nil:
 			return fmt.Errorf("accepting DNS connections of agent %s: %w", src.Identity.Agent, err)
 		}
+		src.Client = conn.RemoteAddr().String()
 		select {
 		case places <- struct{}{}:
+			from := src
 			open.Go(func() {
 				defer func() { <-places }()
-				s.serveConn(ctx, conn, src, rate)
+				s.serveConn(ctx, conn, from, rate)
 			})
 		default: // the agent holds all its places itself
 			s.refuse(src, verdict.Refuse(stage, codes.ConcurrencyExceeded, fmt.Sprintf("more than %d DNS connections", s.lim.Connections)))

@@ -33,6 +33,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"encoding/hex"
 	"net"
 	"sync"
 	"time"
@@ -100,6 +101,16 @@ type Secured struct {
 	ALPN      string // that was agreed on; empty: none
 	Resumed   bool
 	Presented bool // the server asked for a certificate and got that of the use
+}
+
+// Fingerprint returns the SHA-256 of the server's certificate, in hex.
+func (s *Secured) Fingerprint() string {
+	chain := s.ConnectionState().PeerCertificates
+	if len(chain) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(chain[0].Raw)
+	return hex.EncodeToString(sum[:])
 }
 
 // Handshake begins verified TLS on raw, which stays the caller's to close after
