@@ -19,6 +19,7 @@ type Known struct {
 	Profiles map[string]string // the profile that an agent was registered with, where it has one
 	AnyAgent bool              // take every agent for registered: for case files, which have no registry
 	Owned    []Owned           // hosts that presets own
+	Grants   []Grant           // rules that agents have for a time
 
 	Credentials map[string]Credential // that rules may name
 	// AnyCredential takes every credential that is named: whoever hands it out
@@ -49,8 +50,11 @@ type Agent struct {
 	profile  string  // "" for none
 	shared   *set    // the rules of the profile
 	own      *set    // the rules of the agent
-	rules    []*rule // of the profile, then its own
+	granted  *set    // its grants
+	rules    []*rule // of the profile, then its own, then its grants
 	ownCount int
+
+	grantCount int
 }
 
 // Compile checks that the agents of d exist and that this build can enforce
@@ -111,15 +115,19 @@ func compile(d *Document, known Known) (*Policy, Problems) {
 			p.agents[name] = a
 		}
 	}
-	d.each(func(_ *body, ru *rule) {
-		if step, ok := guard.Named(ru.guard); ok {
-			ru.chain = guard.Chain{step}
-		}
-	})
+	d.each(func(_ *body, ru *rule) { chained(ru) })
 	emptyRules(d, &p.warnings)
 	deafWebSockets(d, &p.warnings)
 	p.missing(known)
+	p.grants(known, &problems)
 	return p, problems
+}
+
+// chained gives ru the guard that it names.
+func chained(ru *rule) {
+	if step, ok := guard.Named(ru.guard); ok {
+		ru.chain = guard.Chain{step}
+	}
 }
 
 // take gives a the rules of its profile and its own.

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"bawn/internal/codes"
@@ -44,7 +45,7 @@ func (a *Agent) Host(h names.Host, now time.Time) Decision {
 		return a.Name(h, 443, now)
 	}
 	best := Decision{Verdict: verdict.Refuse("name", codes.HostNotAllowed, "no rule is about the name")}
-	for _, ru := range append(a.shared.about(h), a.own.about(h)...) {
+	for _, ru := range slices.Concat(a.shared.about(h), a.own.about(h), a.granted.about(h)) {
 		for _, p := range ru.ports {
 			d := a.Name(h, p.Number, now)
 			switch {
@@ -81,6 +82,7 @@ func (a *Agent) decide(t tally, h names.Host) Decision {
 		t.query.Host = h
 		a.shared.scan(h.String(), &t)
 		a.own.scan(h.String(), &t)
+		a.granted.scan(h.String(), &t)
 	}
 	return t.decision()
 }

@@ -72,7 +72,18 @@ func (p *Policy) writeAgent(w *writer, name string) {
 	default:
 		w.line("    profile: "+a.profile, "from the agent's registration")
 	}
-	w.rules(b.rules)
+	w.rules(append(slices.Clone(b.rules), a.grantsInForce()...))
+}
+
+// grantsInForce lists the grants of a that nobody has ended.
+func (a *Agent) grantsInForce() []*rule {
+	var list []*rule
+	for _, ru := range a.rules[len(a.rules)-a.grantCount:] {
+		if !ru.grant.Ended {
+			list = append(list, ru)
+		}
+	}
+	return list
 }
 
 // A writer builds the canonical text.
@@ -175,6 +186,9 @@ func (ru *rule) origin(key string) string {
 	where := "default"
 	if line, written := ru.lines[key]; written {
 		where = fmt.Sprintf("line %d", line)
+	}
+	if _, written := ru.lines[key]; ru.grant != nil && (written || key == "expires" || key == "reason") {
+		where = ru.grant.said()
 	}
 	if key == "host" && !ru.deny {
 		return ru.id + ", " + where

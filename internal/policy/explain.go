@@ -6,6 +6,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 // A Trace is what one rule says of a query.
 type Trace struct {
 	Rule    string `json:"rule"`
-	Line    int    `json:"line"`    // of the policy file
-	Origin  string `json:"origin"`  // "profile NAME" or "agent NAME"
+	Line    int    `json:"line"`    // of the policy file; 0 for a grant
+	Origin  string `json:"origin"`  // "profile NAME", "agent NAME", or whose grant it is
 	Subject string `json:"subject"` // what the rule is about, in short
 	Effect  string `json:"effect"`  // allow or deny
 	Matched bool   `json:"matched"`
@@ -82,9 +83,9 @@ func (p *Policy) Explain(agent, method, target string, now time.Time) (Explanati
 
 // trace says what one rule makes of the query.
 func (a *Agent) trace(ru *rule, q Query, now time.Time) Trace {
-	tr := Trace{Rule: ru.id, Line: ru.line, Origin: "profile " + a.profile, Subject: ru.subjectText(), Effect: "allow"}
-	if a.owns(ru) {
-		tr.Origin = "agent " + a.name
+	tr := Trace{Rule: ru.id, Line: ru.line, Origin: a.origin(ru), Subject: ru.subjectText(), Effect: "allow"}
+	if ru.grant != nil {
+		tr.Origin = ru.grant.said()
 	}
 	if ru.deny {
 		tr.Effect = "deny"
@@ -98,6 +99,8 @@ func (a *Agent) trace(ru *rule, q Query, now time.Time) Trace {
 	switch {
 	case failed != atNothing:
 		tr.Why = failed.words(q)
+	case ru.grant != nil && ru.grant.Ended:
+		tr.Why = "the grant has ended"
 	case !ru.expires.IsZero() && !now.Before(ru.expires):
 		tr.Why = "expired at " + ru.expires.UTC().Format(time.RFC3339)
 	case ru.deny && !t.request && !ru.whole():
@@ -108,15 +111,16 @@ func (a *Agent) trace(ru *rule, q Query, now time.Time) Trace {
 	return tr
 }
 
-// owns reports whether the rule is one of the agent's own.
-func (a *Agent) owns(ru *rule) bool {
-	shared := len(a.rules) - a.ownCount
-	for _, own := range a.rules[shared:] {
-		if own == ru {
-			return true
-		}
+// origin says where a rule of the agent stands.
+func (a *Agent) origin(ru *rule) string {
+	shared := len(a.rules) - a.ownCount - a.grantCount
+	switch {
+	case ru.grant != nil:
+		return "grant"
+	case slices.Contains(a.rules[shared:], ru):
+		return "agent " + a.name
 	}
-	return false
+	return "profile " + a.profile
 }
 
 // words says what a rule failed at.
@@ -264,7 +268,11 @@ func (e Explanation) String() string {
 		if r.Matched {
 			mark = "*"
 		}
-		fmt.Fprintf(&b, "%s %-5s %s (%s, line %d) %s: %s\n", mark, r.Effect, r.Rule, r.Origin, r.Line, r.Subject, r.Why)
+		where := r.Origin
+		if r.Line > 0 {
+			where += fmt.Sprintf(", line %d", r.Line)
+		}
+		fmt.Fprintf(&b, "%s %-5s %s (%s) %s: %s\n", mark, r.Effect, r.Rule, where, r.Subject, r.Why)
 	}
 	return b.String()
 }

@@ -66,6 +66,8 @@ type rule struct {
 	expires    time.Time
 	reason     string
 	acceptRisk string
+
+	grant *Grant // that the rule comes from, or nil
 }
 
 // at returns the line of a key, or of the rule when the key was not written.
