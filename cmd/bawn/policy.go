@@ -21,8 +21,9 @@ import (
 )
 
 func (a *app) policyCommand() *cobra.Command {
-	return group(&cobra.Command{Use: "policy", Short: "Apply, show, explain, test and roll back policy"},
-		a.policyApply(), a.policyShow(), a.policyExplain(), a.policyTest(), a.policyRollback(), a.policyRevisions())
+	return group(&cobra.Command{Use: "policy", Short: "Check, apply, show, explain, test, compare and roll back policy"},
+		a.policyApply(), a.policyCheck(), a.policyShow(), a.policyExplain(), a.policyTest(), a.policyDiff(),
+		a.policyRollback(), a.policyRevisions())
 }
 
 func (a *app) policyApply() *cobra.Command {

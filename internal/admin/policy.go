@@ -106,13 +106,44 @@ func (s *Server) apply(w http.ResponseWriter, q *http.Request, peer peercred.Pee
 	if _, err := s.publish(ctx); err != nil {
 		return err
 	}
-	out := apitype.Applied{Revision: n, Planes: s.planes.list()}
-	for _, warn := range p.Warnings(s.o.Now()) {
-		out.Warnings = append(out.Warnings, warn.Error())
-	}
-	out.Warnings = append(out.Warnings, s.parentWarnings(p)...)
-	writeJSON(w, http.StatusOK, out)
+	writeJSON(w, http.StatusOK, apitype.Applied{Revision: n, Planes: s.planes.list(), Warnings: s.warnings(p)})
 	return nil
+}
+
+// checkPolicy says what apply would, and does nothing.
+func (s *Server) checkPolicy(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
+	var c apitype.CheckPolicy
+	if err := readJSON(q, &c); err != nil {
+		return err
+	}
+	p, err := s.candidate(q.Context(), c.YAML)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, apitype.Checked{Warnings: s.warnings(p)})
+	return nil
+}
+
+// candidate compiles a policy as it would be enforced now.
+func (s *Server) candidate(ctx context.Context, yaml string) (*policy.Policy, error) {
+	snap, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	snap.YAML = yaml
+	p, err := lease.Check(snap, s.credentials())
+	if err != nil || p == nil {
+		return nil, invalid(err)
+	}
+	return p, nil
+}
+
+func (s *Server) warnings(p *policy.Policy) []string {
+	var list []string
+	for _, warn := range p.Warnings(s.o.Now()) {
+		list = append(list, warn.Error())
+	}
+	return append(list, s.parentWarnings(p)...)
 }
 
 // credentials are those that policy may name, without what is secret of them.

@@ -48,6 +48,7 @@ var routes = []route{
 	{"GET /policy", operator, act{}, (*Server).showPolicy},
 	{"POST /policy", operator, does(audit.ActPolicyApply).with("why", "base").offering("yaml"), (*Server).applyPolicy},
 	{"POST /policy/rollback", operator, does(audit.ActPolicyRollback).to("revision").with("why"), (*Server).rollbackPolicy},
+	{"POST /policy/check", operator, changesNothing("checks a policy that is not applied"), (*Server).checkPolicy},
 	{"GET /policy/revisions", operator, act{}, (*Server).listRevisions},
 	{"GET /policy/effective", operator, act{}, (*Server).effectivePolicy},
 	{"POST /policy/explain", operator, changesNothing("judges a request that is not made"), (*Server).explainPolicy},

@@ -140,6 +140,11 @@ func (c *Client) ApplyPolicy(ctx context.Context, a apitype.ApplyPolicy) (out ap
 	return out, c.call(ctx, "POST", "/policy", a, &out)
 }
 
+// CheckPolicy checks a policy as ApplyPolicy does, and changes nothing.
+func (c *Client) CheckPolicy(ctx context.Context, a apitype.CheckPolicy) (out apitype.Checked, err error) {
+	return out, c.call(ctx, "POST", "/policy/check", a, &out)
+}
+
 // RollbackPolicy applies the text of an old revision as a new one.
 func (c *Client) RollbackPolicy(ctx context.Context, r apitype.RollbackPolicy) (out apitype.Applied, err error) {
 	return out, c.call(ctx, "POST", "/policy/rollback", r, &out)
