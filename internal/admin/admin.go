@@ -62,6 +62,8 @@ type Server struct {
 	runs    sync.WaitGroup  // such connections
 	applies sync.Mutex      // one policy or registry change at a time
 
+	grantNews chan struct{} // one was added
+
 	selfTest sync.Mutex // one at a time
 
 	mu       sync.Mutex
@@ -75,7 +77,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Server{o: o, planes: newPlanes(o.Now), base: ctx, shut: map[ids.Placement]string{}}
+	s := &Server{o: o, planes: newPlanes(o.Now), base: ctx, grantNews: make(chan struct{}, 1), shut: map[ids.Placement]string{}}
 	for _, p := range placements {
 		s.shut[p] = "the self-test has not run yet"
 	}
@@ -145,6 +147,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	defer s.closeActs()
 	return lifecycle.Run(ctx,
 		lifecycle.Service{Name: "netd link", Run: s.netd.run},
+		lifecycle.Service{Name: "grants", Run: s.watchGrants},
 		lifecycle.Service{Name: "api", Run: func(ctx context.Context) error { return s.serve(ctx, l) }},
 	)
 }

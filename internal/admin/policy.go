@@ -34,6 +34,9 @@ func (s *Server) snapshot(ctx context.Context) (apitype.Snapshot, error) {
 	for _, a := range agents {
 		snap.Agents = append(snap.Agents, apitype.SnapshotAgent{Name: a.Name, ID: a.ID, Profile: a.Profile})
 	}
+	if snap.Grants, err = s.snapshotGrants(ctx, agents); err != nil {
+		return snap, err
+	}
 	snap.Tag = tag(snap)
 	return snap, nil
 }

@@ -37,10 +37,11 @@ type LeaseAnswer struct {
 
 // A Snapshot is all that a plane needs to judge.
 type Snapshot struct {
-	Tag      string          `json:"tag"` // names revision and agents together
+	Tag      string          `json:"tag"` // names revision, agents and grants together
 	Revision uint64          `json:"revision"`
 	YAML     string          `json:"yaml"` // empty: no policy yet, everything is denied
 	Agents   []SnapshotAgent `json:"agents"`
+	Grants   []SnapshotGrant `json:"grants,omitempty"` // also such as ended lately
 }
 
 // A SnapshotAgent is a registered agent as policy sees it.

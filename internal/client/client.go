@@ -171,6 +171,21 @@ func (c *Client) ExplainPolicy(ctx context.Context, e apitype.ExplainPolicy) (ou
 	return out, c.call(ctx, "POST", "/policy/explain", e, &out)
 }
 
+// AddGrant gives an agent a rule for a time, and returns once it is in force.
+func (c *Client) AddGrant(ctx context.Context, g apitype.AddGrant) (out apitype.Grant, err error) {
+	return out, c.call(ctx, "POST", "/grants", g, &out)
+}
+
+// Grants lists the grants in force, or all that there ever were, oldest first.
+func (c *Client) Grants(ctx context.Context, all bool) (list []apitype.Grant, err error) {
+	return list, c.call(ctx, "GET", "/grants?all="+strconv.FormatBool(all), nil, &list)
+}
+
+// RevokeGrant ends a grant before its time.
+func (c *Client) RevokeGrant(ctx context.Context, id string) error {
+	return c.call(ctx, "DELETE", "/grants/"+url.PathEscape(id), nil, nil)
+}
+
 // Doctor runs the self-test and waits for its result.
 func (c *Client) Doctor(ctx context.Context) (d apitype.Doctor, err error) {
 	return d, c.call(ctx, "POST", "/doctor", nil, &d)

@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -58,6 +59,8 @@ type Config struct {
 	Limits Limits `yaml:"limits"`
 	// Wildcards bound the names that an agent makes up under wildcards.
 	Wildcards Wildcards `yaml:"wildcards"`
+	// Grants bound the rules that agents have for a time.
+	Grants Grants `yaml:"grants"`
 }
 
 // Limits bound one session of an agent.
@@ -77,6 +80,11 @@ type Wildcards struct {
 	NameLabels int `yaml:"name_labels"` // how many these may be
 }
 
+// Grants bound the rules that `bawn allow` gives.
+type Grants struct {
+	Max time.Duration `yaml:"max"` // how long one may hold
+}
+
 // Default is the configuration of a host that has no file.
 func Default() Config {
 	return Config{
@@ -84,6 +92,7 @@ func Default() Config {
 		Placement: ids.PlacementNetns,
 		Limits:    Limits{PIDs: 4096, MemoryMiB: 8192},
 		Wildcards: Wildcards{Names: 256, Octets: 8192, AllNames: 4096, NameOctets: 100, NameLabels: 8},
+		Grants:    Grants{Max: 24 * time.Hour},
 	}
 }
 
@@ -157,8 +166,15 @@ func (c Config) Validate() error {
 	if w := c.Wildcards; min(w.Names, w.Octets, w.AllNames, w.NameOctets, w.NameLabels) < 1 {
 		errs = append(errs, errors.New("wildcards: every number has to be 1 or more; a host that is to have no such names needs no rule with a wildcard"))
 	}
+	if c.Grants.Max < time.Second || c.Grants.Max > maxGrant {
+		errs = append(errs, fmt.Errorf("grants: max: need 1s to %s, have %s", maxGrant, c.Grants.Max))
+	}
 	return errors.Join(errs...)
 }
+
+// maxGrant is the longest that a grant may hold at all: what is wanted for
+// longer belongs into the policy.
+const maxGrant = 90 * 24 * time.Hour
 
 func absolute(where, path string) error {
 	if path != "" && !filepath.IsAbs(path) {

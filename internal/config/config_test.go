@@ -14,7 +14,7 @@ import (
 
 func TestBadConfigurationNamesEveryProblem(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":      {"version: 1\nresolver: [1.1.1.1]\n", `line 2: unknown key "resolver" (known here: version, resolvers, upstream_roots, system_roots, credentials, parent_proxy, placement, limits, wildcards)`},
+		"unknown key":      {"version: 1\nresolver: [1.1.1.1]\n", `line 2: unknown key "resolver" (known here: version, resolvers, upstream_roots, system_roots, credentials, parent_proxy, placement, limits, wildcards, grants)`},
 		"unknown limit":    {"version: 1\nlimits: {pid: 1}\n", `line 2: unknown key "pid" (known here: pids, memory_mib, cpu_percent)`},
 		"a list":           {"- version: 1\n", "line 1: wants keys and values, has a list"},
 		"no list":          {"version: 1\nresolvers: 192.0.2.1\n", `line 2: wants a list, has "192.0.2.1"`},

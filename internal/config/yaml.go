@@ -38,7 +38,7 @@ func readable(err error) error {
 }
 
 // sections are what the file holds under keys of its own.
-var sections = []reflect.Type{reflect.TypeFor[Limits](), reflect.TypeFor[Credential](), reflect.TypeFor[ParentProxy](), reflect.TypeFor[Wildcards]()}
+var sections = []reflect.Type{reflect.TypeFor[Limits](), reflect.TypeFor[Credential](), reflect.TypeFor[ParentProxy](), reflect.TypeFor[Wildcards](), reflect.TypeFor[Grants]()}
 
 // keys are those of the section that Go type is read into.
 func keys(goType string) []string {
@@ -61,6 +61,8 @@ func kind(goType string) string {
 		return "a number"
 	case strings.HasPrefix(goType, "[]"):
 		return "a list"
+	case goType == "time.Duration":
+		return "a duration such as 24h"
 	case goType == "bool":
 		return "true or false"
 	case strings.HasPrefix(goType, "config."), strings.HasPrefix(goType, "map["):

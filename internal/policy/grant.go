@@ -193,7 +193,7 @@ func shortForm(text string) (string, error) {
 	switch {
 	case len(words) == 1 && strings.HasSuffix(words[0], "/tcp") && !strings.Contains(words[0], "://"):
 		return shortTCP(strings.TrimSuffix(words[0], "/tcp"))
-	case len(words) == 1 && !strings.Contains(words[0], "/"):
+	case len(words) == 1 && !strings.Contains(words[0], "/") && strings.Contains(words[0], "."):
 		return shortHost(words[0])
 	case len(words) == 1 && (strings.HasPrefix(words[0], "ws://") || strings.HasPrefix(words[0], "wss://")):
 		return shortURL("GET", words[0])

@@ -116,6 +116,9 @@ func nextUID(ctx context.Context, tx *sql.Tx) (uint32, error) {
 // [ErrNotFound] where there is none.
 func (s *Store) RemoveAgent(ctx context.Context, name string) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
+		if err := endGrantsOf(ctx, tx, name); err != nil {
+			return err
+		}
 		result, err := tx.ExecContext(ctx, "DELETE FROM agents WHERE name = ?", name)
 		return found(result, err)
 	})

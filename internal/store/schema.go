@@ -64,6 +64,22 @@ var migrations = [...]string{
 	UPDATE agents SET id = 'a-' || lower(hex(randomblob(8)));
 	CREATE UNIQUE INDEX agents_id ON agents (id);
 	`,
+	`
+	CREATE TABLE grants (
+		number   INTEGER PRIMARY KEY AUTOINCREMENT,
+		agent    TEXT NOT NULL,
+		agent_id TEXT NOT NULL,
+		rule     TEXT NOT NULL,
+		reason   TEXT NOT NULL,
+		uid      INTEGER NOT NULL,
+		account  TEXT NOT NULL,
+		at       INTEGER NOT NULL,
+		until    INTEGER NOT NULL,
+		ended    INTEGER,
+		why      TEXT NOT NULL DEFAULT ''
+	) STRICT;
+	CREATE INDEX grants_open ON grants (until) WHERE ended IS NULL;
+	`,
 }
 
 func newerError(version int) error {

@@ -339,7 +339,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "damaged"},
-		"a newer version": {func(t *testing.T, path string) { execRaw(t, path, "PRAGMA user_version = 99") }, "version 99, and this program knows up to 2"},
+		"a newer version": {func(t *testing.T, path string) { execRaw(t, path, "PRAGMA user_version = 99") }, fmt.Sprint("version 99, and this program knows up to ", len(migrations))},
 		"another program's": {func(t *testing.T, path string) {
 			execRaw(t, path, "PRAGMA application_id = 7; PRAGMA user_version = 0")
 		}, "another program's database"},
