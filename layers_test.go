@@ -31,6 +31,7 @@ var rows = [][]string{
 	// memory of things
 	{"internal/agentfile"},
 	{"internal/audit", "internal/ca", "internal/store", "internal/budget"},
+	{"internal/index"},
 	// hands: what touches the host
 	{"internal/fdpass", "internal/lending", "internal/notify", "internal/peercred", "internal/uptls"},
 	{"internal/netkern", "internal/proc", "internal/probe", "internal/dnsclient", "internal/parent", "internal/h2conn"},
@@ -70,7 +71,7 @@ var owners = map[string]struct {
 }{
 	"github.com/google/nftables":     {"one place writes firewall rules", []string{"internal/netkern"}},
 	"github.com/vishvananda/netlink": {"one place changes links", []string{"internal/netkern", "internal/world"}},
-	"modernc.org/sqlite":             {"one place opens the database", []string{"internal/store"}},
+	"modernc.org/sqlite":             {"one place opens each database", []string{"internal/store", "internal/index"}},
 }
 
 // pkg is one folder's Go files.

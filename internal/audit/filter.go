@@ -92,3 +92,29 @@ func (f *Filter) whole(t time.Time) bool {
 	return f.Agent+f.User+f.Session+f.Host+string(f.Code)+f.Plane+f.Rule+f.Method+f.Path+f.Request+f.Client+f.Upstream == "" &&
 		f.Verdict == nil && f.Status == 0 && (t.IsZero() || f.within(t))
 }
+
+// Chooses reports whether f chooses e, with all that is known of it.
+func (f *Filter) Chooses(e *Entry) bool {
+	switch {
+	case e.Decision != nil:
+		return f.decision(e.Decision) && f.Joined(e)
+	case e.Outcome != nil:
+		return f.lost(e.Outcome) && f.Joined(e)
+	case e.Summary != nil:
+		return f.summary(e.Summary) && f.Joined(e)
+	case e.Act != nil:
+		return f.act(e.Act) && f.Joined(e)
+	case e.Gap != nil:
+		return f.whole(e.Gap.Time)
+	case e.Damage != nil:
+		return f.whole(time.Time{})
+	}
+	return false
+}
+
+// lost judges an outcome whose decision is gone.
+func (f *Filter) lost(o *Outcome) bool {
+	return f.within(o.Time) && f.Host+f.Rule+f.Method+f.Path+f.Client == "" && f.Verdict == nil &&
+		is(f.Agent, o.Agent) && (f.Except == "" || f.Except != o.Agent) && is(f.User, o.User) && is(f.Session, o.Session) &&
+		is(f.Plane, o.Plane) && is(f.Request, o.Request)
+}

@@ -1,0 +1,699 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package index
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"bawn/internal/audit"
+)
+
+// A Cursor is a place between entries. The zero Cursor is behind all of them.
+type Cursor struct{ day, id int64 }
+
+// String gives the form that [ParseCursor] reads.
+func (c Cursor) String() string {
+	return strconv.FormatInt(c.day, 10) + "." + strconv.FormatInt(c.id, 10)
+}
+
+var errCursor = errors.New("not a place that an earlier page gave")
+
+// ParseCursor reads the form of [Cursor.String].
+func ParseCursor(s string) (Cursor, error) {
+	day, id, ok := strings.Cut(s, ".")
+	d, err1 := strconv.ParseInt(day, 10, 32)
+	n, err2 := strconv.ParseInt(id, 10, 64)
+	if !ok || err1 != nil || err2 != nil || n < 0 || n > maxID || (Cursor{d, n}).String() != s {
+		return Cursor{}, errCursor
+	}
+	return Cursor{d, n}, nil
+}
+
+// Entries hands out what f chooses, oldest first; with f.Limit the newest so
+// many. An error ends it.
+func (x *Index) Entries(ctx context.Context, f audit.Filter) iter.Seq2[audit.Entry, error] {
+	return func(yield func(audit.Entry, error) bool) {
+		if f.Limit > 0 {
+			page, _, err := x.Page(ctx, f, Cursor{})
+			for _, e := range page {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(audit.Entry{}, err)
+			}
+			return
+		}
+		x.forward(ctx, f, yield)
+	}
+}
+
+// Page returns the newest f.Limit entries in front of a cursor that f chooses,
+// oldest first, and the cursor of the page before; zero where there is none.
+func (x *Index) Page(ctx context.Context, f audit.Filter, before Cursor) (page []audit.Entry, more Cursor, err error) {
+	q, err := x.query(ctx, f)
+	if err != nil {
+		return nil, Cursor{}, err
+	}
+	defer q.done()
+	days, err := q.days(before)
+	if err != nil {
+		return nil, Cursor{}, err
+	}
+	for _, d := range days {
+		hits, err := q.part(d, f.Limit-len(page), true)
+		if err != nil {
+			return nil, Cursor{}, q.fault(x, err)
+		}
+		for i := range hits {
+			page = append(page, hits[i].Entry)
+		}
+		if len(page) == f.Limit && len(hits) > 0 {
+			more = Cursor{d.day, hits[len(hits)-1].id}
+			break
+		}
+	}
+	for i, j := 0, len(page)-1; i < j; i, j = i+1, j-1 {
+		page[i], page[j] = page[j], page[i]
+	}
+	return page, more, nil
+}
+
+// chunk is how many entries are fetched at once where all are wanted: nothing is
+// kept open while somebody reads them slowly.
+const chunk = 1000
+
+func (x *Index) forward(ctx context.Context, f audit.Filter, yield func(audit.Entry, error) bool) {
+	var from Cursor
+	for {
+		hits, next, err := x.ahead(ctx, f, from)
+		if err != nil {
+			yield(audit.Entry{}, err)
+			return
+		}
+		for i := range hits {
+			if !yield(hits[i].Entry, nil) {
+				return
+			}
+		}
+		if next == (Cursor{}) {
+			return
+		}
+		from = next
+	}
+}
+
+// ahead returns the next entries from a cursor on, oldest first, and where to go
+// on; zero at the end.
+func (x *Index) ahead(ctx context.Context, f audit.Filter, from Cursor) (hits []hit, next Cursor, err error) {
+	q, err := x.query(ctx, f)
+	if err != nil {
+		return nil, Cursor{}, err
+	}
+	defer q.done()
+	days, err := q.days(Cursor{})
+	if err != nil {
+		return nil, Cursor{}, err
+	}
+	for i := len(days) - 1; i >= 0; i-- {
+		d := days[i]
+		if from != (Cursor{}) && d.day < from.day {
+			continue
+		}
+		if from != (Cursor{}) && d.day == from.day {
+			d.lo = max(d.lo, from.id)
+		}
+		hits, err := q.part(d, chunk, false)
+		if err != nil {
+			return nil, Cursor{}, q.fault(x, err)
+		}
+		switch {
+		case len(hits) == chunk:
+			return hits, Cursor{d.day, hits[len(hits)-1].id + 1}, nil
+		case i > 0:
+			if len(hits) > 0 {
+				return hits, Cursor{days[i-1].day, days[i-1].lo}, nil
+			}
+		default:
+			return hits, Cursor{}, nil
+		}
+	}
+	return nil, Cursor{}, nil
+}
+
+// A query is one look at the index.
+type query struct {
+	ctx  context.Context
+	db   *databases
+	tx   *sql.Tx // all of it is of one moment
+	f    audit.Filter
+	done func()
+}
+
+func (x *Index) query(ctx context.Context, f audit.Filter) (*query, error) {
+	db, done, err := x.use()
+	if err != nil {
+		return nil, err
+	}
+	if err := db.replaced(); err != nil {
+		done()
+		return nil, fmt.Errorf("asking the audit index: %w", err)
+	}
+	tx, err := db.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		done()
+		return nil, fmt.Errorf("asking the audit index: %w", err)
+	}
+	q := &query{ctx: ctx, db: db, tx: tx, f: f}
+	q.done = func() {
+		tx.Rollback() //nolint:errcheck // nothing was written
+		done()
+	}
+	return q, nil
+}
+
+// fault has an index that is spoilt looked at by the one who can mend it.
+func (q *query) fault(x *Index, err error) error {
+	if spoilt(err) {
+		x.again()
+	}
+	return fmt.Errorf("asking the audit index: %w", err)
+}
+
+// A span is the part of a part that is asked for: lo <= number < hi.
+type span struct{ day, lo, hi int64 }
+
+// days returns the parts that f is about, newest first.
+func (q *query) days(before Cursor) ([]span, error) {
+	rows, err := q.tx.QueryContext(q.ctx, "SELECT day, floor FROM parts ORDER BY day DESC")
+	if err != nil {
+		return nil, fmt.Errorf("asking the audit index: %w", err)
+	}
+	defer rows.Close()
+	var list []span
+	for rows.Next() {
+		s := span{hi: maxID}
+		if err := rows.Scan(&s.day, &s.lo); err != nil {
+			return nil, err
+		}
+		if before != (Cursor{}) {
+			if s.day > before.day {
+				continue
+			}
+			if s.day == before.day {
+				s.hi = before.id
+			}
+		}
+		if s.within(q.f.Since, q.f.Until); s.lo < s.hi {
+			list = append(list, s)
+		}
+	}
+	return list, rows.Err()
+}
+
+// within narrows s to what may be of a time from since until before until.
+func (s *span) within(since, until time.Time) {
+	if !since.IsZero() {
+		switch day := dayOf(since); {
+		case day > s.day:
+			s.lo = maxID
+		case day == s.day:
+			s.lo = max(s.lo, idOf(since)-1<<tieBits) // entries of one moment may have moved on
+		}
+	}
+	if !until.IsZero() {
+		switch day := dayOf(until); {
+		case day < s.day:
+			s.hi = 0
+		case day == s.day:
+			s.hi = min(s.hi, idOf(until)+1000<<tieBits)
+		}
+	}
+}
+
+// A hit is an entry with its number.
+type hit struct {
+	audit.Entry
+	id int64
+}
+
+// part returns the first entries of a span, at most limit, from its end if back.
+func (q *query) part(s span, limit int, back bool) ([]hit, error) {
+	plan, err := q.plan(s)
+	if err != nil || plan == nil {
+		return nil, err
+	}
+	v := &view{q: q, day: s.day, shapes: map[int64]*shape{}, texts: map[int64]string{}}
+	var hits []hit
+	for len(hits) < limit {
+		want := limit - len(hits)
+		if plan.loose {
+			want = max(want, 256) // some will not be what is asked for
+		}
+		ids, end, err := plan.next(q, &s, want, back)
+		if err != nil {
+			return nil, err
+		}
+		found, err := v.entries(ids)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found {
+			if q.f.Chooses(&found[i].Entry) && len(hits) < limit {
+				hits = append(hits, found[i])
+			}
+		}
+		if end {
+			break
+		}
+	}
+	return hits, nil
+}
+
+// A plan says how to find the numbers of entries in a part.
+type plan struct {
+	where  []string // conditions, joined by AND
+	args   []any
+	shapes string // JSON list of the shapes that will do; empty: any
+	scan   bool   // go through the entries by time, and not through an index
+	hours  map[int64]bool
+	loose  bool
+}
+
+// scanBeyond is how many entries are rather found by going through all of them,
+// since they are many of all, than sorted.
+const scanBeyond = 60000
+
+// plan returns nil where the part holds nothing that is asked for.
+func (q *query) plan(s span) (*plan, error) {
+	p := &plan{}
+	shapes, all, err := q.shapes(s.day)
+	if err != nil || !all && len(shapes) == 0 {
+		return nil, err
+	}
+	if !all {
+		list, err := json.Marshal(shapes)
+		if err != nil {
+			return nil, err
+		}
+		p.shapes = string(list)
+	}
+	ok, err := q.columns(p, s.day)
+	if err != nil || !ok {
+		return nil, err
+	}
+	p.loose = len(p.where) > 0 || q.f.Code != "" || q.f.Except != ""
+	if len(p.where) > 0 || all {
+		p.scan = len(p.where) == 0
+		return p, nil
+	}
+	return p, q.weigh(p, s.day)
+}
+
+// weigh decides whether what has one of the shapes is sorted or met by going
+// through the hours that have it.
+func (q *query) weigh(p *plan, day int64) error {
+	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf("SELECT hour, sum(n) FROM hour_%d WHERE shape IN (SELECT value FROM json_each(?)) GROUP BY hour", day), p.shapes)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	total := int64(0)
+	p.hours = map[int64]bool{}
+	for rows.Next() {
+		var hour, n int64
+		if err := rows.Scan(&hour, &n); err != nil {
+			return err
+		}
+		total += n
+		p.hours[hour] = n > 0
+	}
+	p.scan = total > scanBeyond
+	return rows.Err()
+}
+
+// next returns the numbers that come next in s, and takes them out of it. end says
+// that there are no more.
+func (p *plan) next(q *query, s *span, want int, back bool) (ids []int64, end bool, err error) {
+	if p.scan && p.hours != nil {
+		return p.nextHours(q, s, want, back)
+	}
+	ids, err = p.fetch(q, *s, want, back)
+	if err != nil || len(ids) < want {
+		return ids, true, err
+	}
+	s.take(ids[len(ids)-1], back)
+	return ids, false, nil
+}
+
+func (s *span) take(id int64, back bool) {
+	if back {
+		s.hi = id
+	} else {
+		s.lo = id + 1
+	}
+}
+
+// nextHours is next for a plan that goes through the hours that hold something.
+func (p *plan) nextHours(q *query, s *span, want int, back bool) (ids []int64, end bool, err error) {
+	for s.lo < s.hi {
+		hour := hourOf(min(s.lo, hourStart(24)-1))
+		if back {
+			hour = hourOf(min(s.hi, hourStart(24)) - 1)
+		}
+		one := span{s.day, max(s.lo, hourStart(hour)), min(s.hi, hourStart(hour+1))}
+		if hour == 23 {
+			one.hi = s.hi
+		}
+		if p.hours[hour] {
+			ids, err = p.fetch(q, one, want, back)
+			if err != nil {
+				return nil, true, err
+			}
+		}
+		if len(ids) == want {
+			s.take(ids[len(ids)-1], back)
+			return ids, false, nil
+		}
+		if back {
+			s.hi = one.lo
+		} else {
+			s.lo = one.hi
+		}
+		if len(ids) > 0 {
+			return ids, s.lo >= s.hi, nil
+		}
+	}
+	return nil, true, nil
+}
+
+// fetch reads numbers of a span in order.
+func (p *plan) fetch(q *query, s span, want int, back bool) ([]int64, error) {
+	where := append([]string{"id >= ? AND id < ?"}, p.where...)
+	args := append([]any{s.lo, s.hi}, p.args...)
+	if p.shapes != "" {
+		column := "shape"
+		if p.scan || len(p.where) > 0 {
+			column = "+shape" // not by its index
+		}
+		where, args = append(where, column+" IN (SELECT value FROM json_each(?))"), append(args, p.shapes)
+	}
+	order := ""
+	if back {
+		order = " DESC"
+	}
+	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf("SELECT id FROM row_%d WHERE %s ORDER BY id%s LIMIT ?", s.day, strings.Join(where, " AND "), order), append(args, want)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// shapes returns those that f lets through, as far as a shape can tell; all
+// where f asks nothing of them.
+func (q *query) shapes(day int64) (list []int64, all bool, err error) {
+	where, args := shapeWhere(&q.f)
+	if len(where) == 0 {
+		return nil, true, nil
+	}
+	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf("SELECT id FROM shape_%d WHERE %s", day, strings.Join(where, " AND ")), args...)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, false, err
+		}
+		list = append(list, id)
+	}
+	return list, false, rows.Err()
+}
+
+// shapeWhere gives the conditions of f on shapes. They let through more than f
+// does where a shape does not tell.
+func shapeWhere(f *audit.Filter) (where []string, args []any) {
+	add := func(cond string, arg ...any) {
+		where, args = append(where, cond), append(args, arg...)
+	}
+	for _, c := range []struct{ column, value string }{
+		{"agent", f.Agent}, {"user", f.User}, {"session", f.Session}, {"plane", f.Plane}, {"rule", f.Rule},
+	} {
+		if c.value != "" {
+			add(c.column+" = ?", c.value)
+		}
+	}
+	if f.Except != "" {
+		add("agent <> ?", f.Except)
+	}
+	if f.Host != "" {
+		add("(host = ? OR wide <> 0)", f.Host)
+	}
+	if f.Method != "" {
+		add("(method = ? OR wide <> 0)", f.Method)
+	}
+	if f.Verdict != nil {
+		add("verdict = ?", int64(*f.Verdict))
+	}
+	if f.Code != "" {
+		add(fmt.Sprintf("(code = ? OR outcode = ? OR kind = %d)", kindSummary), string(f.Code), string(f.Code))
+	}
+	if f.Status != 0 {
+		add("status = ?", f.Status)
+	}
+	return where, args
+}
+
+// columns adds the conditions of f on entries themselves. It reports false where
+// the part does not know what is asked for.
+func (q *query) columns(p *plan, day int64) (bool, error) {
+	f := &q.f
+	if f.Request != "" {
+		p.where, p.args = append(p.where, "request = ?"), append(p.args, requestKey(f.Request))
+	}
+	for _, c := range []struct{ column, value string }{{"client", f.Client}, {"upstream", f.Upstream}} {
+		if c.value == "" {
+			continue
+		}
+		cond, args, err := q.end(day, c.column, c.value)
+		if err != nil || cond == "" {
+			return false, err
+		}
+		p.where, p.args = append(p.where, cond), append(p.args, args...)
+	}
+	if f.Path != "" {
+		p.where = append(p.where, fmt.Sprintf("path IN (SELECT id FROM path_%d WHERE text >= ? AND text < ?)", day))
+		p.args = append(p.args, f.Path, f.Path+"\U0010ffff")
+	}
+	return true, nil
+}
+
+// end gives the condition that an address, with a port or without, is in a
+// column; none where the part does not know it.
+func (q *query) end(day int64, column, value string) (cond string, args []any, err error) {
+	number := func(text string) (n int64, err error) {
+		err = q.tx.QueryRowContext(q.ctx, fmt.Sprintf("SELECT id FROM text_%d WHERE text = ?", day), text).Scan(&n)
+		if errors.Is(err, sql.ErrNoRows) {
+			return 0, nil
+		}
+		return n, err
+	}
+	host, port := splitAddress(value)
+	if addr, err := netip.ParseAddr(value); err == nil {
+		if host, port = value, 0; addr.Is6() {
+			host = "[" + value + "]"
+		}
+	}
+	n, err := number(host)
+	if err != nil {
+		return "", nil, err
+	}
+	if port != 0 {
+		if n == 0 {
+			return "", nil, nil
+		}
+		return column + " = ?", []any{n<<16 | port}, nil
+	}
+	if n == 0 {
+		return "", nil, nil
+	}
+	return column + " BETWEEN ? AND ?", []any{n << 16, n<<16 | math.MaxUint16}, nil
+}
+
+// A view reads entries of one part.
+type view struct {
+	q      *query
+	day    int64
+	shapes map[int64]*shape
+	texts  map[int64]string
+}
+
+// entries returns the entries of numbers, in their order.
+func (v *view) entries(ids []int64) ([]hit, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := v.q.tx.QueryContext(v.q.ctx, fmt.Sprintf(`SELECT r.id, r.shape, p.text, r.client, r.local, r.upstream, r.request, r.body, r.more
+		FROM json_each(?) j CROSS JOIN row_%[1]d r ON r.id = j.value LEFT JOIN path_%[1]d p ON p.id = r.path ORDER BY j.key`, v.day), string(list))
+	if err != nil {
+		return nil, err
+	}
+	var raw []rawRow
+	for rows.Next() {
+		var r rawRow
+		if err := rows.Scan(&r.id, &r.shape, &r.path, &r.client, &r.local, &r.upstream, &r.request, &r.body, &r.more); err != nil {
+			rows.Close()
+			return nil, err
+		}
+		raw = append(raw, r)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, err
+	}
+	hits := make([]hit, 0, len(raw))
+	for i := range raw {
+		e, err := v.entry(&raw[i])
+		if err != nil {
+			return nil, err
+		}
+		hits = append(hits, hit{*e, raw[i].id})
+	}
+	return hits, nil
+}
+
+type rawRow struct {
+	id, shape                        int64
+	path                             sql.NullString
+	client, local, upstream, request sql.NullInt64
+	body, more                       []byte
+}
+
+func (v *view) entry(r *rawRow) (*audit.Entry, error) {
+	s, err := v.shape(r.shape)
+	if err != nil {
+		return nil, err
+	}
+	e, err := entryOf(s, v.day, r.id, r.request.Int64, r.body, r.more)
+	if err != nil || e.Decision == nil {
+		return e, err
+	}
+	e.Decision.Path = r.path.String
+	if e.Decision.Client, err = v.address(r.client); err != nil {
+		return nil, err
+	}
+	if e.Outcome == nil {
+		return e, nil
+	}
+	if e.Outcome.Local, err = v.address(r.local); err != nil {
+		return nil, err
+	}
+	e.Outcome.Upstream, err = v.address(r.upstream)
+	return e, err
+}
+
+func (v *view) shape(id int64) (*shape, error) {
+	if s := v.shapes[id]; s != nil {
+		return s, nil
+	}
+	var key []byte
+	if err := v.q.tx.QueryRowContext(v.q.ctx, fmt.Sprintf("SELECT key FROM shape_%d WHERE id = ?", v.day), id).Scan(&key); err != nil {
+		return nil, err
+	}
+	s, err := parseShape(key)
+	if err == nil {
+		v.shapes[id] = s
+	}
+	return s, err
+}
+
+func (v *view) address(n sql.NullInt64) (string, error) {
+	if !n.Valid {
+		return "", nil
+	}
+	id := n.Int64 >> 16
+	text, ok := v.texts[id]
+	if !ok {
+		if err := v.q.tx.QueryRowContext(v.q.ctx, fmt.Sprintf("SELECT text FROM text_%d WHERE id = ?", v.day), id).Scan(&text); err != nil {
+			return "", err
+		}
+		v.texts[id] = text
+	}
+	return joinAddress(text, n.Int64&math.MaxUint16), nil
+}
+
+// entryOf puts an entry together, without what is in columns of its own.
+func entryOf(s *shape, day, id, request int64, body, more []byte) (*audit.Entry, error) {
+	e, at := &audit.Entry{}, timeOf(day, id)
+	switch s.kind {
+	case kindDecision, kindMessage:
+		e.Decision = &audit.Decision{}
+		s.decision(e.Decision)
+		if err := unpackDecision(body, e.Decision, at, request); err != nil {
+			return nil, err
+		}
+	case kindSummary:
+		e.Summary = &audit.Summary{}
+		return e, unpackJSON(body, e.Summary)
+	case kindGap:
+		e.Gap = &audit.Gap{}
+		return e, unpackJSON(body, e.Gap)
+	case kindDamage:
+		e.Damage = &audit.Damage{}
+		return e, unpackJSON(body, e.Damage)
+	case kindLost:
+		e.Outcome, e.Lost = &audit.Outcome{}, lost
+		return e, unpackJSON(body, e.Outcome)
+	case kindAct:
+		e.Act = &audit.Act{}
+		if err := unpackJSON(body, e.Act); err != nil || more == nil {
+			return e, err
+		}
+		e.Result = &audit.Act{}
+		return e, unpackJSON(more, e.Result)
+	default:
+		return nil, errKey
+	}
+	return e, ended(e, s, request, more, at)
+}
+
+// lost is what an outcome without its decision says.
+const lost = "the decision is not in the journal any more, or could not be read"
+
+func ended(e *audit.Entry, s *shape, request int64, more []byte, at time.Time) error {
+	switch {
+	case s.state == stateDial:
+		e.Dial = &audit.Dial{}
+		return unpackJSON(more, e.Dial)
+	case s.state == stateEnded:
+		e.Outcome = &audit.Outcome{Request: e.Decision.Request}
+		s.outcome(e.Outcome)
+		return unpackOutcome(more, e.Outcome, at)
+	}
+	return nil
+}
