@@ -70,6 +70,7 @@ var roles = map[string]func(args []string) error{
 	"floor":   floorMain,
 	"goproxy": goproxyMain,
 	"egress":  egressMain,
+	"index":   indexMain,
 }
 
 func exit(err error) {
