@@ -55,6 +55,9 @@ func printStatus(out io.Writer, s apitype.Status) error {
 		detail := fmt.Sprintf("enforces revision %d, last beat %s ago", p.Revision, time.Since(p.Asked).Round(10*time.Millisecond))
 		fmt.Fprintln(&b, statusRow(p.Name, okWord(p.Live), detail))
 	}
+	for _, j := range s.Journals {
+		fmt.Fprintln(&b, journalRow(j))
+	}
 	policy := fmt.Sprintf("revision %d", s.Revision)
 	if s.Revision == 0 {
 		policy = `none yet: everything is denied ("bawn policy apply FILE" makes the first)`

@@ -137,6 +137,7 @@ func (s *Server) closeActs() {
 	if err := s.acts.Close(); err != nil {
 		s.o.Log.Error("closing admin's journal", "error", err)
 	}
+	s.signer.SignNow() // what it says of the end, too; a failure is in the log
 }
 
 type deedKey struct{}

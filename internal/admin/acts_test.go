@@ -160,10 +160,10 @@ func TestWhatAnActSays(t *testing.T) {
 	for _, e := range list {
 		names = append(names, string(e.Act.Name))
 	}
-	if got := strings.Join(names, " "); got != "admin.start ca.make policy.apply policy.apply agent.remove" {
+	if got := strings.Join(names, " "); got != "admin.start key.make ca.make policy.apply policy.apply agent.remove" {
 		t.Fatalf("acts: %s", got)
 	}
-	apply, bad, remove := list[2], list[3], list[4]
+	apply, bad, remove := list[3], list[4], list[5]
 	if a, r := apply.Act, apply.Result; a.Revision != 0 || r.Revision != 1 || a.Offered != hashOf(someYAML) || r.Policy != a.Offered ||
 		r.Result != audit.ActDone || a.UID != uint32(os.Getuid()) || a.PID != int32(os.Getpid()) || !strings.Contains(a.Detail, "why=dev") {
 		t.Errorf("apply: %+v, %+v", a, r)

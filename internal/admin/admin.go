@@ -30,6 +30,7 @@ import (
 	"bawn/internal/lifecycle"
 	"bawn/internal/netd/netdapi"
 	"bawn/internal/peercred"
+	"bawn/internal/proof"
 	"bawn/internal/session"
 	"bawn/internal/store"
 )
@@ -52,6 +53,8 @@ type Server struct {
 	store    *store.Store
 	root     *ca.Root
 	acts     *audit.Journal // what was done to this installation, and by whom
+	signer   *proof.Signer
+	auditKey proof.Key
 	planes   *planes
 	netd     *netdLink
 	sessions *session.Manager
@@ -100,6 +103,9 @@ func (s *Server) openOwn(ctx context.Context) error {
 		return err
 	}
 	var err error
+	if s.signer, err = s.openSigner(); err != nil {
+		return err
+	}
 	if s.root, err = s.openRoot(); err != nil {
 		return err
 	}
@@ -146,6 +152,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	defer s.store.Close()
 	defer s.closeActs()
 	return lifecycle.Run(ctx,
+		lifecycle.Service{Name: "checkpoints", Run: s.signer.Run},
 		lifecycle.Service{Name: "netd link", Run: s.netd.run},
 		lifecycle.Service{Name: "grants", Run: s.watchGrants},
 		lifecycle.Service{Name: "api", Run: func(ctx context.Context) error { return s.serve(ctx, l) }},

@@ -57,6 +57,7 @@ var routes = []route{
 	{"DELETE /grants/{id}", operator, does(audit.ActGrantEnd).to("id"), (*Server).removeGrant},
 	{"GET /log", operator, act{}, (*Server).log},
 	{"GET /acts", operator, act{}, (*Server).listActs},
+	{"GET /audit/anchors", operator, act{}, (*Server).anchors},
 	{"POST /sessions", operator, does(audit.ActSessionStart).begunByItself(), (*Server).session},
 	{"POST /plane/lease", plane, changesNothing("a beat, once a second"), (*Server).lease},
 	{"POST /plane/intermediate", plane, does(audit.ActIntermediateSign).offering("csr"), (*Server).signIntermediate},

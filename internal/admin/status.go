@@ -32,6 +32,7 @@ func (s *Server) status(w http.ResponseWriter, q *http.Request, _ peercred.Peer)
 		st.Revision = snap.Revision
 	}
 	st.Parts = []apitype.Part{netd, {Name: "admin", OK: true}, db}
+	st.Journals = s.journals()
 	s.mu.Lock()
 	st.Doctor = s.doctored
 	s.mu.Unlock()

@@ -124,6 +124,8 @@ type Status struct {
 	Agents   int       `json:"agents"`
 	Sessions []Session `json:"sessions"`
 	Doctor   *Doctor   `json:"doctor,omitempty"` // newest run
+	// Journals says how far the record is proven.
+	Journals []JournalState `json:"journals,omitempty"`
 }
 
 // A Part is one process of Bawn as admin sees it.

@@ -210,3 +210,8 @@ func (c *Client) Lease(ctx context.Context, ask apitype.LeaseAsk) (a apitype.Lea
 func (c *Client) SignIntermediate(ctx context.Context, csr []byte) (s apitype.Signed, err error) {
 	return s, c.call(ctx, "POST", "/plane/intermediate", apitype.SignIntermediate{CSR: csr}, &s)
 }
+
+// Anchors returns the newest checkpoints of all journals.
+func (c *Client) Anchors(ctx context.Context) (a apitype.Anchors, err error) {
+	return a, c.call(ctx, "GET", "/audit/anchors", nil, &a)
+}

@@ -93,8 +93,13 @@ func OpenSigner(o Options) (*Signer, error) {
 func (s *Signer) Run(ctx context.Context) error {
 	t := time.NewTicker(signEvery)
 	defer t.Stop()
+	said := ""
 	for {
-		s.SignNow()
+		// Once, not every second: the state has it as long as it lasts.
+		if err := s.SignNow(); err != nil && err.Error() != said {
+			said = err.Error()
+			s.o.Log.Error("covering the journals", "error", err)
+		}
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -164,9 +169,6 @@ func (s *Signer) publish(x *signed, err error) {
 	fault := ""
 	if err != nil {
 		fault = err.Error()
-	}
-	if fault != "" && x.state.Fault == "" {
-		s.o.Log.Error("a journal cannot be covered by a checkpoint", "series", x.series, "error", err)
 	}
 	x.state.Fault = fault
 	s.mu.Lock()
