@@ -23,7 +23,7 @@ var rows = [][]string{
 	{"internal/codes", "internal/ids", "internal/undo", "internal/lifecycle", "internal/secret"},
 	{"internal/verdict"},
 	// decisions: pure, no clock, no socket
-	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv", "internal/wirejson", "internal/strictjson", "internal/contentcoding"},
+	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv", "internal/wirejson", "internal/strictjson", "internal/contentcoding", "internal/quota"},
 	{"internal/httpwire", "internal/tlshello", "internal/dnswire", "internal/wswire", "internal/netplan", "internal/apitype", "internal/labels"},
 	{"internal/guard", "internal/h2head"},
 	{"internal/policy"},

@@ -57,7 +57,7 @@ func (a *app) proxyCommand() *cobra.Command {
 			defer p.journal.Close()
 			defer p.table.Close()
 			defer p.labels.Close()
-			return p.run(cmd.Context())
+			return errors.Join(p.run(cmd.Context()), p.meter.Close())
 		},
 	}
 }
@@ -75,6 +75,7 @@ type proxy struct {
 	issuer  *ca.Intermediate
 	table   *resolver.Table
 	labels  *budget.Labels
+	meter   *budget.Meter
 	parent  *parent.Proxy // nil: there is none
 	egress  *egress.Server
 	dns     *resolver.Server
@@ -116,10 +117,11 @@ func (a *app) newProxy(ctx context.Context, by started) (*proxy, error) {
 }
 
 // openAgentFiles opens what is kept for each agent: the synthetic addresses that
-// it was given, and the names that it made up. It ends with the agent.
+// it was given, the names that it made up, and what it used of its budgets. It ends
+// with the agent.
 func (p *proxy) openAgentFiles(cfg config.Config) (err error) {
 	dirs := map[string]string{}
-	for _, name := range []string{"names", "labels"} {
+	for _, name := range []string{"names", "labels", "budgets"} {
 		dirs[name] = filepath.Join(p.paths.State("proxy"), name)
 		if err := os.Mkdir(dirs[name], 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("making %s: %w", dirs[name], err)
@@ -135,6 +137,9 @@ func (p *proxy) openAgentFiles(cfg config.Config) (err error) {
 	if err != nil {
 		return errors.Join(err, p.table.Close())
 	}
+	if p.meter, err = budget.OpenMeter(dirs["budgets"], p.log); err != nil {
+		return errors.Join(err, p.table.Close(), p.labels.Close())
+	}
 	p.lease.Learn(p.keep)
 	return nil
 }
@@ -145,7 +150,7 @@ func (p *proxy) keep(agents []apitype.SnapshotAgent) {
 	for _, a := range agents {
 		byName[a.Name] = a.ID
 	}
-	if err := errors.Join(p.table.Keep(byName), p.labels.Keep(byName)); err != nil {
+	if err := errors.Join(p.table.Keep(byName), p.labels.Keep(byName), p.meter.Keep(byName)); err != nil {
 		p.log.Error("what was kept for agents that are gone is still there", "error", err)
 	}
 }
@@ -160,6 +165,7 @@ func (p *proxy) wire(cfg config.Config, servers []netip.AddrPort, roots *x509.Ce
 		Minter:   p.minter,
 		Names:    p.table,
 		Budget:   p.labels,
+		Meter:    p.meter,
 		Keys:     p.handed,
 		Roots:    roots,
 		Vet:      p.own.vet,
@@ -171,7 +177,7 @@ func (p *proxy) wire(cfg config.Config, servers []netip.AddrPort, roots *x509.Ce
 		p.lease.Reports(p.parentHealth)
 	}
 	p.egress = egress.New(e)
-	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.journal, Addresses: p.table, Budget: p.labels, Log: p.log})
+	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.journal, Addresses: p.table, Budget: p.labels, Meter: p.meter, Log: p.log})
 	p.feed = &feed{sock: p.paths.NetdSock(), log: p.log, egress: p.egress, dns: p.dns}
 }
 

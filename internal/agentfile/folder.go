@@ -16,6 +16,8 @@ package agentfile
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -134,4 +136,11 @@ func (f *Folder[K]) Of(agent string) (K, error) {
 	}
 	f.open[agent] = k
 	return k, nil
+}
+
+// Known goes over what was read of the agents' files so far.
+func (f *Folder[K]) Known() iter.Seq[K] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Values(maps.Clone(f.open))
 }

@@ -3,6 +3,8 @@
 
 // Package budget keeps what agents have used up, across crashes.
 //
+// [Meter] counts what they use of the budgets that policy gives them.
+//
 // [Labels] counts the names that each agent makes up under wildcards. It is the
 // one place where that is counted: the resolver asks it before it gives a name
 // an address, the egress plane before it looks a name up, whichever way the

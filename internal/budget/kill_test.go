@@ -24,9 +24,11 @@ import (
 
 // A child of this test binary makes up names until it is killed.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("BUDGET_TEST_DIR"); dir != "" {
-		fmt.Println("child:", takeForever(dir))
-		os.Exit(1)
+	for name, forever := range map[string]func(string) error{"BUDGET_TEST_DIR": takeForever, "METER_TEST_DIR": useForever} {
+		if dir := os.Getenv(name); dir != "" {
+			fmt.Println("child:", forever(dir))
+			os.Exit(1)
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -68,23 +70,7 @@ func TestI13KilledAtAnyInstantNoCountIsLost(t *testing.T) {
 	dir := t.TempDir()
 	through := 0
 	for round := range rounds {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), "BUDGET_TEST_DIR="+dir)
-		out := &words{begun: make(chan struct{})}
-		cmd.Stdout = out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if round%3 > 0 { // the others may be killed before they have begun
-			<-out.begun
-		}
-		time.Sleep(time.Duration(rand.IntN(120)) * time.Millisecond)
-		cmd.Process.Kill()
-		err := cmd.Wait()
-		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Fatalf("%v\n%s", err, out.buf.String())
-		}
-		through += bytes.Count(out.buf.Bytes(), []byte("\n"))
+		through += killed(t, dir, "BUDGET_TEST_DIR", round)
 	}
 	// Each kill may have come between the count and the word of it.
 	for limit, want := range map[int]codes.Code{max(through, 1): codes.DNSLabelBudget, through + rounds + 1: ""} {
@@ -97,4 +83,27 @@ func TestI13KilledAtAnyInstantNoCountIsLost(t *testing.T) {
 		l.Close()
 	}
 	t.Logf("%d kills, %d names let through", rounds, through)
+}
+
+// killed runs a child that uses up what it can, kills it some time later, and
+// returns how often it said that something was let through.
+func killed(t *testing.T, dir, name string, round int) int {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), name+"="+dir)
+	out := &words{begun: make(chan struct{})}
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if round%3 > 0 { // the others may be killed before they have begun
+		<-out.begun
+	}
+	time.Sleep(time.Duration(rand.IntN(120)) * time.Millisecond)
+	cmd.Process.Kill()
+	err := cmd.Wait()
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("%v\n%s", err, out.buf.String())
+	}
+	return bytes.Count(out.buf.Bytes(), []byte("let through\n"))
 }

@@ -49,6 +49,7 @@ type Case struct {
 	DNS       []dnsLine
 	Upstream  []byte    // response that the pretend upstream gives; nil for the default
 	Time      time.Time // zero: the time of the run
+	Used      []Used    // of budgets, before the case
 	Forwarded [][]byte  // nil: not checked
 	Want      []Want
 
@@ -363,7 +364,11 @@ func (c *Case) readState(s string) error {
 				return fmt.Errorf("time: %w", err)
 			}
 			c.Time = t
-		case "pins", "credentials", "placeholders", "registries", "budgets", "attestations":
+		case "budgets":
+			if err := c.readUsed(&node); err != nil {
+				return fmt.Errorf("budgets: %w", err)
+			}
+		case "pins", "credentials", "placeholders", "registries", "attestations":
 			c.Unsupported = append(c.Unsupported, "state "+key)
 		default:
 			return fmt.Errorf("unknown key %q", key)

@@ -26,11 +26,16 @@ import (
 // ask puts the questions of a case to the real resolver: query lines as UDP
 // messages, raw bytes as TCP connections.
 func (run *running) ask() error {
+	meter, err := run.meter()
+	if err != nil {
+		return err
+	}
 	server := resolver.New(resolver.Config{
 		Policies:  standing{run.policy},
 		Recorder:  &run.records,
 		Addresses: &addresses{},
 		Budget:    budget.NewLabels(labels.Limits{}),
+		Meter:     meter,
 		Now:       run.now,
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

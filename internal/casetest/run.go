@@ -22,6 +22,7 @@ import (
 	"bawn/internal/names"
 	"bawn/internal/netplan"
 	"bawn/internal/policy"
+	"bawn/internal/quota"
 	"bawn/internal/verdict"
 )
 
@@ -111,6 +112,10 @@ func (run *running) do() error {
 	if err != nil {
 		return err
 	}
+	meter, err := run.meter()
+	if err != nil {
+		return err
+	}
 	server := egress.New(egress.Config{
 		Policies:    standing{run.policy},
 		Recorder:    &run.records,
@@ -118,6 +123,7 @@ func (run *running) do() error {
 		Minter:      run.env.minter,
 		Names:       table{run.agent, dst.Addr(), named},
 		Budget:      budget.NewLabels(labels.Limits{}),
+		Meter:       meter,
 		Dialer:      &run.upstream,
 		Roots:       run.env.roots,
 		OriginalDst: func(net.Conn) (netip.AddrPort, error) { return dst, nil },
@@ -352,7 +358,11 @@ func RefusedLate(code codes.Code, bytesUp int64, status int) bool {
 		return false
 	}
 	e, _ := codes.Lookup(code)
-	return bytesUp == 0 || e.Group == codes.GroupRequests
+	return bytesUp == 0 || e.Group == codes.GroupRequests || ofBudget(code) && status == e.Status
+}
+
+func ofBudget(code codes.Code) bool {
+	return code == codes.BudgetExceeded || code == codes.RateLimited
 }
 
 // stageOf says where a request ended that had been allowed.
@@ -362,6 +372,9 @@ func stageOf(code codes.Code) string {
 		return "resolve"
 	case codes.UpstreamUnreachable, codes.UpstreamTLSInvalid, codes.ALPNDenied:
 		return "dial"
+	}
+	if ofBudget(code) {
+		return quota.Stage
 	}
 	if e, _ := codes.Lookup(code); e.Group == codes.GroupRequests {
 		return "body"

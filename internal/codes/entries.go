@@ -141,11 +141,11 @@ func policyEntries() []Entry {
 func limitEntries() []Entry {
 	return []Entry{
 		{Code: BudgetExceeded, Meaning: "A budget of this agent is used up.", Status: 429,
-			Agent: "Stop sending. " + askOperator, Operator: showRecord + " Budgets stand in `budgets:`."},
+			Agent: "Stop sending. " + askOperator, Operator: showRecord + " `bawn budget NAME` shows what is used and when it begins anew. Budgets stand in `budgets:` of the policy; a larger one counts at once."},
 		{Code: RateLimited, Meaning: "This agent sends requests faster than it may.", Status: 429,
-			Agent: "Send less, and more slowly. Do not repeat what was refused.", Operator: showRecord},
+			Agent: "Send less, and more slowly. Do not repeat what was refused.", Operator: showRecord + " Rates stand in `budgets:` of the policy, but for those of pings and of questions to the resolver, which are fixed as well."},
 		{Code: ConcurrencyExceeded, Meaning: "This agent has as many connections or requests open as it may.", Status: 429,
-			Agent: "Finish what is open before you open more. Do not repeat what was refused.", Operator: showRecord},
+			Agent: "Finish what is open before you open more. Do not repeat what was refused.", Operator: showRecord + " `connections` in `budgets:` of the policy may be the bound."},
 		{Code: AuditQuota, Meaning: "This agent has asked for so much that its share of the record, which grows again with time, is used up.", Status: 429,
 			Agent: "Send less, and more slowly. " + askOperator, Operator: showRecord + " Look at what the agent is doing."},
 	}

@@ -142,6 +142,7 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, src Source, t *ten
 		return
 	}
 	defer t.conns.leave()
+	defer t.open.Leave()
 	c.arrive()
 	for c.rest != nil {
 		rest := c.rest
@@ -159,7 +160,12 @@ func (c *conn) admitted() bool {
 		}
 	}
 	if !c.t.conns.enter(c.s.lim.Connections) {
-		c.tooMany()
+		c.tooMany(verdict.Refuse("accept", codes.ConcurrencyExceeded, ""), 0)
+		return false
+	}
+	if v, revision := c.welcome(); !v.Allowed() {
+		c.t.conns.leave()
+		c.tooMany(v, revision)
 		return false
 	}
 	return true
@@ -205,11 +211,10 @@ func (c *conn) panicked(p any) {
 // answered on at a time.
 const answering = 32
 
-// tooMany refuses a connection beyond the agent's bound. A client of the
+// tooMany refuses a connection beyond a bound of the agent's. A client of the
 // explicit proxy is told so in HTTP, before it has asked; others, and those
 // beyond that bound as well, see a reset.
-func (c *conn) tooMany() {
-	v := verdict.Refuse("accept", codes.ConcurrencyExceeded, "")
+func (c *conn) tooMany(v verdict.Verdict, revision uint64) {
 	if c.src.Arrival != netplan.Explicit || !c.t.refused.enter(answering) {
 		c.refuse(v, "tcp")
 		return
@@ -217,6 +222,7 @@ func (c *conn) tooMany() {
 	defer c.t.refused.leave()
 	c.flow.await(phaseHead)
 	c.x.begin()
+	c.x.rec.Revision = revision
 	c.x.q.Close = true
 	c.x.deny(v)
 	c.linger()

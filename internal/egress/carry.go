@@ -10,11 +10,12 @@ import (
 	"syscall"
 )
 
-// carry copies what from sends to to until from ends. While from says nothing
+// carry copies what from sends to to until from ends, each piece once pay lets it.
+// While from says nothing
 // it holds no buffer. (io.Copy would have the kernel move the octets, through a
 // pipe that it holds from the first to the last: two descriptors for each
 // direction of each tunnel that waits.)
-func (s *Server) carry(to, from net.Conn) (n int64, err error) {
+func (s *Server) carry(to, from net.Conn, pay func(int) error) (n int64, err error) {
 	var raw syscall.RawConn // nil: a connection in memory
 	if sc, ok := from.(syscall.Conn); ok {
 		if raw, err = sc.SyscallConn(); err != nil {
@@ -31,8 +32,10 @@ func (s *Server) carry(to, from net.Conn) (n int64, err error) {
 			got, err = from.Read(*buf)
 		}
 		if got > 0 {
-			var failed error
-			wrote, failed = to.Write((*buf)[:got])
+			failed := pay(got)
+			if failed == nil {
+				wrote, failed = to.Write((*buf)[:got])
+			}
 			n += int64(wrote)
 			err = errors.Join(err, failed)
 		}

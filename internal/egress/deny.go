@@ -13,6 +13,7 @@ import (
 
 	"bawn/internal/codes"
 	"bawn/internal/httpwire"
+	"bawn/internal/quota"
 	"bawn/internal/verdict"
 	"bawn/internal/wswire"
 )
@@ -61,9 +62,13 @@ func (x *exchange) statusOf(v verdict.Verdict) int {
 // denial makes the response of a refusal.
 func (x *exchange) denial(v verdict.Verdict, status int) (*httpwire.Response, []byte) {
 	entry, _ := codes.Lookup(v.Why())
+	why := entry.Meaning
+	if v.Stage == quota.Stage {
+		why += " Here " + quota.ForAgents(v.Detail) + "."
+	}
 	body, err := json.Marshal(denial{
 		Code: v.Why(), Asked: x.asked(), Rule: v.Rule,
-		Why: entry.Meaning, AskOperator: entry.Agent, RequestID: x.rec.Request,
+		Why: why, AskOperator: entry.Agent, RequestID: x.rec.Request,
 	})
 	if err != nil {
 		body = []byte("{}") // nothing in a denial fails to marshal

@@ -19,6 +19,7 @@
 //	authority.go    what an agent must not send is taken out
 //	doh.go          questions to a resolver by HTTP are refused
 //	budget.go       names that the agent makes up under wildcards are counted
+//	spend.go        what is let through is counted against the agent's budgets
 //	record.go       the decision goes on record, and the lease is checked again
 //	dial.go         the name is resolved, every address vetted, one dialled
 //	parent.go       or another proxy is asked to do that

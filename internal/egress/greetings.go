@@ -64,39 +64,41 @@ func (g *greetings) greeted(b []byte) (pass []byte, over bool, v verdict.Verdict
 }
 
 // down carries what the server says. Where nothing is in TLS, g is nil.
-func (g *greetings) down(s *Server, to, from net.Conn) (n int64, err error) {
+func (g *greetings) down(x *exchange, to, from net.Conn) (n int64, err error) {
+	pay := func(n int) error { return x.unpaid(x.comesDown(n)) }
 	for known := g == nil; !known; {
 		var got []byte
 		got, err = readSome(from)
 		known = g.answered(got)
-		if err = write(to, got, &n, err); err != nil {
+		if err = write(to, got, &n, pay, err); err != nil {
 			return n, notEOF(err)
 		}
 	}
-	more, err := s.carry(to, from)
+	more, err := x.c.s.carry(to, from, pay)
 	return n + more, err
 }
 
 // up carries what the client says, of which first has been read. A refusal cuts
 // the connection.
 func (g *greetings) up(x *exchange, to net.Conn, first []byte) (n int64, err error) {
+	pay := func(n int) error { return x.unpaid(x.goesUp(n)) }
 	if g == nil {
-		err = write(to, first, &n, nil)
+		err = write(to, first, &n, pay, nil)
 	} else {
-		err = g.upGreetings(x, to, first, &n)
+		err = g.upGreetings(x, to, first, &n, pay)
 	}
 	if err != nil {
 		return n, notEOF(err)
 	}
-	more, err := x.c.s.carry(to, x.c.raw)
+	more, err := x.c.s.carry(to, x.c.raw, pay)
 	return n + more, err
 }
 
-func (g *greetings) upGreetings(x *exchange, to net.Conn, first []byte, n *int64) error {
+func (g *greetings) upGreetings(x *exchange, to net.Conn, first []byte, n *int64, pay func(int) error) error {
 	var judged tlshello.Reader
 	_, _, _ = judged.Feed(first) // complete and good: this is its second reading
 	got := first[judged.Size():]
-	err := write(to, first[:judged.Size()], n, nil)
+	err := write(to, first[:judged.Size()], n, pay, nil)
 	for over := false; !over && err == nil; {
 		var pass []byte
 		var v verdict.Verdict
@@ -105,7 +107,7 @@ func (g *greetings) upGreetings(x *exchange, to net.Conn, first []byte, n *int64
 		}
 		pass, over, v = g.greeted(got)
 		got = nil
-		err = write(to, pass, n, err)
+		err = write(to, pass, n, pay, err)
 		if !v.Allowed() {
 			x.flow.cut(cut{code: v.Code, why: "policy", detail: v.Detail})
 			return errors.New(v.Detail)
@@ -121,8 +123,12 @@ func readSome(from net.Conn) ([]byte, error) {
 	return buf[:n], err
 }
 
-// write sends what was read, and adds its length to n; err is that of reading.
-func write(to net.Conn, b []byte, n *int64, err error) error {
+// write sends what was read, once it is paid for, and adds its length to n; err is
+// that of reading.
+func write(to net.Conn, b []byte, n *int64, pay func(int) error, err error) error {
+	if unpaid := pay(len(b)); unpaid != nil {
+		return unpaid
+	}
 	wrote, failed := to.Write(b)
 	*n += int64(wrote)
 	return errors.Join(err, failed)

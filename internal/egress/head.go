@@ -8,9 +8,11 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"bawn/internal/audit"
+	"bawn/internal/budget"
 	"bawn/internal/codes"
 	"bawn/internal/guard"
 	"bawn/internal/httpwire"
@@ -44,6 +46,9 @@ type exchange struct {
 	grpc  bool
 	ws    *opening // of a request that opens a WebSocket
 
+	pass *budget.Pass                    // what it is counted by; nil before it is let through
+	over atomic.Pointer[verdict.Verdict] // which budget it went beyond
+
 	rec     audit.Decision
 	out     audit.Outcome
 	decided bool // an allowing decision is on record, an outcome is due
@@ -60,6 +65,8 @@ func (x *exchange) begin() {
 	x.host, x.port, x.path, x.query = names.Host{}, 0, "", ""
 	x.d, x.body, x.clear, x.taken, x.mute, x.ws = policy.Decision{}, nil, nil, false, false, nil
 	x.decided, x.answered, x.continued, x.grpc = false, false, false, false
+	x.pass = nil
+	x.over.Store(nil)
 	x.rec = audit.Decision{
 		Time: x.start, Request: ids.NewRequest(), Identity: c.src.Identity, Arrival: string(c.src.Arrival),
 		Client: c.client,
@@ -239,7 +246,8 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 		Host: x.host, Port: x.port, Plain: c.plain,
 		Method: x.q.Method, Path: x.path, WebSocket: x.ws != nil,
 	}
-	x.d = c.counted(x.host, p.Agent(c.src.Identity.Agent).Request(query, x.start))
+	a := p.Agent(c.src.Identity.Agent)
+	x.d = c.counted(x.host, a.Request(query, x.start))
 	if !x.d.Verdict.Allowed() {
 		return x.d.Verdict
 	}
@@ -258,8 +266,11 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 			return v
 		}
 	}
+	if v := x.spend(a); !v.Allowed() {
+		return v
+	}
 	c.s.stage("judged")
-	x.flow.stands(stand{host: x.host, port: x.port, request: true, query: query, guards: x.d.Guards, key: x.d.Credential})
+	x.flow.stands(stand{host: x.host, port: x.port, request: true, query: query, guards: x.d.Guards, key: x.d.Credential, pass: x.pass})
 	return x.d.Verdict
 }
 

@@ -10,10 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"bawn/internal/budget"
 	"bawn/internal/codes"
 	"bawn/internal/guard"
 	"bawn/internal/names"
 	"bawn/internal/policy"
+	"bawn/internal/quota"
 	"bawn/internal/verdict"
 )
 
@@ -95,12 +97,13 @@ type stand struct {
 	key     string       // the credential that it uses
 	inspect policy.Inspect
 	upAddr  netip.Addr // that was dialled
+	pass    *budget.Pass
 }
 
 // A cut is why Bawn ended a flow.
 type cut struct {
 	code   codes.Code
-	why    string // policy, lease, limit, shutdown; empty: the agent went away
+	why    string // policy, lease, limit, budget, shutdown; empty: the agent went away
 	detail string
 }
 
@@ -238,7 +241,7 @@ func (l *live) rejudge(flows []*flow) {
 			f.cut(cut{code: v.Why(), why: "lease", detail: v.Detail})
 		default:
 			if v := l.s.still(p.Agent(f.agent), &st, now); !v.Allowed() {
-				f.cut(cut{code: v.Why(), why: "policy", detail: v.Detail})
+				f.cut(cut{code: v.Why(), why: whyCut(v), detail: v.Detail})
 			}
 		}
 	}
@@ -270,7 +273,17 @@ func (s *Server) still(a *policy.Agent, st *stand, now time.Time) verdict.Verdic
 			return verdict.Refuse("resolve", codes.AddressNotPublic, detail)
 		}
 	}
+	if v := st.afford(a, d, s); !v.Allowed() {
+		return v
+	}
 	return d.Verdict
+}
+
+func whyCut(v verdict.Verdict) string {
+	if v.Stage == quota.Stage {
+		return cutBudget
+	}
+	return "policy"
 }
 
 func passed(chain guard.Chain, name string) bool {

@@ -67,8 +67,12 @@ func (x *exchange) finish() {
 // cutVerdict is the refusal of a request that failed at a stage. If Bawn ended
 // the connection itself, that is the reason, whatever failed in consequence.
 func (x *exchange) cutVerdict(stage string, code codes.Code, detail string) verdict.Verdict {
-	why := x.flow.wasCut()
-	if why == nil {
+	why, over := x.flow.wasCut(), x.over.Load()
+	switch {
+	case why == nil && over != nil:
+		x.out.Cut = cutBudget
+		return *over
+	case why == nil:
 		return verdict.Refuse(stage, code, detail)
 	}
 	x.out.Cut = why.why

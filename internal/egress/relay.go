@@ -97,7 +97,7 @@ func (x *exchange) respond(up upstreamLeg, u *upload) (keep bool) {
 // agent notice: the connection ends inside the message.
 func (x *exchange) broken(err error) {
 	v := x.cutVerdict("upstream", "", err.Error())
-	if e, ok := errors.AsType[*upstreamError](err); ok && x.flow.wasCut() == nil {
+	if e, ok := errors.AsType[*upstreamError](err); ok && x.flow.wasCut() == nil && x.over.Load() == nil {
 		v.Code, v.Detail = codes.UpstreamUnreachable, "reading the response: "+e.err.Error()
 	}
 	x.out.Code, x.out.Error = v.Code, v.Detail
@@ -110,6 +110,9 @@ func (x *exchange) broken(err error) {
 func (x *exchange) send(up upstreamLeg) (u *upload, err error) {
 	n, err := up.head(&x.q, x.path+x.query)
 	x.out.BytesUp = int64(n)
+	if err == nil {
+		err = x.goesUp(n)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +121,7 @@ func (x *exchange) send(up upstreamLeg) (u *upload, err error) {
 		x.flow.await(phaseResponse)
 		err = up.flush()
 	}
-	if err != nil && !up.answered() {
+	if err != nil && (x.over.Load() != nil || !up.answered()) {
 		return nil, err
 	}
 	if u != nil {
@@ -144,6 +147,9 @@ func (x *exchange) sendBody(up upstreamLeg) (*upload, error) {
 			return newUpload(x, up, x.leg.body()), nil
 		}
 		x.taken = true
+	}
+	if err := x.goesUp(len(all)); err != nil {
+		return nil, err
 	}
 	n, err := up.write(all)
 	x.out.BytesUp += int64(n)
@@ -223,6 +229,9 @@ func (x *exchange) interim(u *upload) error {
 	defer x.interims.Unlock()
 	n, err := x.leg.interim(&x.p)
 	x.out.BytesDown += int64(n)
+	if err == nil {
+		err = x.comesDown(n)
+	}
 	return err
 }
 
@@ -262,6 +271,9 @@ func (x *exchange) download(up upstreamLeg, u *upload) error {
 	x.out.Status = x.p.Status
 	n, err := x.leg.head(&x.p)
 	x.out.BytesDown += int64(n)
+	if err == nil {
+		err = x.comesDown(n)
+	}
 	if err != nil {
 		return err
 	}
@@ -289,6 +301,9 @@ func (x *exchange) copyDown(from bodyReader) error {
 		}
 		n, err := from.Read(*buf)
 		if n > 0 {
+			if err := x.comesDown(n); err != nil {
+				return err
+			}
 			x.out.BytesDown += int64(n)
 			if _, err := x.leg.write((*buf)[:n]); err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 
 	"bawn/internal/addr"
 	"bawn/internal/audit"
+	"bawn/internal/budget"
 	"bawn/internal/h2conn"
 	"bawn/internal/httpwire"
 	"bawn/internal/ids"
@@ -89,6 +90,7 @@ type Config struct {
 	Minter   Minter
 	Names    Names           // nil: redirected connections are refused
 	Budget   Budget          // nil: names under wildcards are not counted
+	Meter    *budget.Meter   // nil: budgets are counted in memory, by this server
 	Dialer   Dialer          // nil: the host's network
 	Parent   Parent          // nil: every host is reached directly
 	Keys     Keyring         // nil: rules with a credential are refused
@@ -207,6 +209,9 @@ func New(cfg Config) *Server {
 	if cfg.OriginalDst == nil {
 		cfg.OriginalDst = originalDst
 	}
+	if cfg.Meter == nil {
+		cfg.Meter = budget.NewMeter()
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -240,10 +245,11 @@ type leaseKey struct {
 // its listeners, have in common and share with no other.
 type tenant struct {
 	key     leaseKey
-	uses    int     // calls of Serve; guarded by Server.mu
-	conns   counter // open ones, within the bound
-	streams counter // of HTTP/2, being served
-	refused counter // of either, ones beyond the bound that are being told so
+	uses    int          // calls of Serve; guarded by Server.mu
+	conns   counter      // open ones, within the bound
+	streams counter      // of HTTP/2, being served
+	open    *budget.Open // connections of the agent, of all leases
+	refused counter      // of either, ones beyond the bound that are being told so
 	held    store
 	turns   chan struct{} // one for each that is judged now
 	room    *h2conn.Room
@@ -258,6 +264,7 @@ func (s *Server) enterTenant(id ids.Identity) *tenant {
 	t := s.tenants[key]
 	if t == nil {
 		t = &tenant{key: key, tlsUp: s.trust.Client(), turns: make(chan struct{}, judging), room: h2conn.NewRoom(s.lim.Waiting)}
+		t.open = s.cfg.Meter.Connections(id.Agent)
 		t.held.left.Store(s.lim.Held)
 		t.pool.init(s)
 		s.tenants[key] = t

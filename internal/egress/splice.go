@@ -75,7 +75,14 @@ func (x *exchange) decideSplice(inspect policy.Inspect) verdict.Verdict {
 			return verdict.Refuse("name", codes.PolicyDenied, "the connection has to be inspected now")
 		}
 		x.d = d
-		c.flow.stands(stand{host: x.host, port: x.port, inspect: inspect})
+		p, _, held := c.s.cfg.Policies.Current()
+		if !held.Allowed() {
+			return held
+		}
+		if v := x.spend(p.Agent(c.src.Identity.Agent)); !v.Allowed() {
+			return v
+		}
+		c.flow.stands(stand{host: x.host, port: x.port, inspect: inspect, pass: x.pass})
 		if v, again := x.commit(revision); !again {
 			return v
 		}
@@ -103,7 +110,7 @@ func (x *exchange) pump(up net.Conn, first []byte) {
 			}
 			down <- n
 		}()
-		n, err := g.down(c.s, c.raw, up)
+		n, err := g.down(x, c.raw, up)
 		endHalf(c.raw, up, err)
 	}()
 	sent, err := g.up(x, up, first)

@@ -105,6 +105,9 @@ func (u *upload) copy() error {
 		}
 		n, err := u.from.Read(*buf)
 		if n > 0 {
+			if u.fault = u.x.goesUp(n); u.fault != nil {
+				return u.fault
+			}
 			u.bytes.Add(int64(n))
 			if _, err := u.up.write((*buf)[:n]); err != nil {
 				return err

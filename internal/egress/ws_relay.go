@@ -15,6 +15,7 @@ import (
 	"bawn/internal/audit"
 	"bawn/internal/codes"
 	"bawn/internal/guard"
+	"bawn/internal/quota"
 	"bawn/internal/verdict"
 	"bawn/internal/wswire"
 )
@@ -159,6 +160,9 @@ func (w *webSocket) pump(from, to *wsEnd) error {
 		count := &w.messagesDown
 		if from == &w.agent {
 			count = &w.messagesUp
+			if err := w.pays(quota.Messages, 1); err != nil {
+				return err
+			}
 		}
 		if from == &w.agent && w.view != nil {
 			err = w.judged(op, compressed, count.Load()+1)
@@ -176,6 +180,10 @@ func (w *webSocket) pump(from, to *wsEnd) error {
 func (w *webSocket) passed(from, to *wsEnd, op wswire.Opcode, compressed bool) error {
 	buf := w.x.c.s.copies.Get().(*[]byte)
 	defer w.x.c.s.copies.Put(buf)
+	what := quota.IngressBytes
+	if from == &w.agent {
+		what = quota.EgressBytes
+	}
 	to.begin(op, compressed)
 	for {
 		n, err := from.in.Read(*buf)
@@ -185,6 +193,9 @@ func (w *webSocket) passed(from, to *wsEnd, op wswire.Opcode, compressed bool) e
 		}
 		if w.stopping.Load() {
 			return errStopped
+		}
+		if err := w.pays(what, n); err != nil {
+			return err
 		}
 		if err := to.piece((*buf)[:n], end); err != nil || end {
 			return err
@@ -217,8 +228,19 @@ func (w *webSocket) judged(op wswire.Opcode, compressed bool, n int64) error {
 	if w.stopping.Load() {
 		return errStopped
 	}
+	if err := w.pays(quota.EgressBytes, len(data)); err != nil {
+		return err
+	}
 	w.server.begin(op, compressed)
 	return w.server.piece(data, true)
+}
+
+// pays counts what a message has, before it goes on.
+func (w *webSocket) pays(what quota.What, n int) error {
+	if v := w.x.pass.Take(what, int64(n), w.x.c.s.cfg.Now); !v.Allowed() {
+		return &refusal{v}
+	}
+	return nil
 }
 
 // ask asks the guards about a message, when its turn has come.
@@ -243,7 +265,7 @@ func (w *webSocket) decide(m *guard.Message, n int64) verdict.Verdict {
 		if revision != x.rec.Revision {
 			st := x.flow.standing()
 			if v := x.c.s.still(p.Agent(x.c.src.Identity.Agent), &st, x.c.s.cfg.Now()); !v.Allowed() {
-				return w.cut("policy", v)
+				return w.cut(whyCut(v), v)
 			}
 			x.rec.Revision = revision
 		}

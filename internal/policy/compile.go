@@ -10,6 +10,7 @@ import (
 
 	"bawn/internal/guard"
 	"bawn/internal/names"
+	"bawn/internal/quota"
 )
 
 // Known is what a policy is compiled against. The zero Known knows no agent, so
@@ -52,6 +53,7 @@ type Agent struct {
 	own      *set    // the rules of the agent
 	granted  *set    // its grants
 	rules    []*rule // of the profile, then its own, then its grants
+	budgets  []quota.Budget
 	ownCount int
 
 	grantCount int
@@ -99,7 +101,7 @@ func compile(d *Document, known Known) (*Policy, Problems) {
 		if a.profile == "" {
 			a.profile = known.Profiles[b.name]
 		}
-		a.take(d, sets, b.rules)
+		a.take(d, sets, b)
 		p.agents[b.name] = a
 		if len(b.rules) > 0 {
 			all := newSet(a.rules)
@@ -111,7 +113,7 @@ func compile(d *Document, known Known) (*Policy, Problems) {
 	for name := range known.Agents {
 		if p.agents[name] == nil && known.Agents[name] && known.Profiles[name] != "" {
 			a := &Agent{name: name, profile: known.Profiles[name]}
-			a.take(d, sets, nil)
+			a.take(d, sets, &body{})
 			p.agents[name] = a
 		}
 	}
@@ -130,26 +132,21 @@ func chained(ru *rule) {
 	}
 }
 
-// take gives a the rules of its profile and its own.
-func (a *Agent) take(d *Document, sets map[string]*set, own []*rule) {
+// take gives a the rules and budgets of its profile and its own.
+func (a *Agent) take(d *Document, sets map[string]*set, own *body) {
+	a.budgets = quota.Tightest(own.budgets)
 	if b := find(d.profiles, a.profile); b != nil {
 		a.shared = sets[a.profile]
 		a.rules = append(a.rules, b.rules...)
+		a.budgets = quota.Tightest(b.budgets, own.budgets)
 	}
-	a.rules = append(a.rules, own...)
-	a.ownCount = len(own)
+	a.rules = append(a.rules, own.rules...)
+	a.ownCount = len(own.rules)
 }
 
 // unsupported refuses what is in the format and not in this build. To ignore a
 // line would be to allow what it forbids, or to forget what it demands.
 func unsupported(d *Document, problems *Problems) {
-	for _, list := range [][]*body{d.profiles, d.agents} {
-		for _, b := range list {
-			if b.budgets > 0 {
-				problems.add(b.budgets, b.owner()+" budgets", "remove it", "budgets are %s", notYetEnforced)
-			}
-		}
-	}
 	d.each(func(_ *body, ru *rule) {
 		for _, k := range []struct {
 			name string

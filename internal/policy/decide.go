@@ -11,6 +11,7 @@ import (
 	"bawn/internal/codes"
 	"bawn/internal/guard"
 	"bawn/internal/names"
+	"bawn/internal/quota"
 	"bawn/internal/verdict"
 )
 
@@ -23,6 +24,7 @@ type Decision struct {
 	Addresses []netip.Prefix // special-purpose ranges that the name may resolve to. Not to be changed
 	Guards    guard.Chain    // what judges the request further. Not to be changed
 	Sensitive bool           // the record is to be marked
+	Budgets   []quota.Budget // of the rules that allow it. Not to be changed
 	Under     names.Pattern  // the narrowest wildcard that allows the name; zero where a rule that allows it names it exactly
 
 	Credential string // of the request: what is shown or sent to the server; empty: none
@@ -182,6 +184,13 @@ func (t *tally) allow(ru *rule, port Port) {
 		t.d.Addresses = ru.addresses
 	default:
 		t.d.Addresses = append(t.d.Addresses[:len(t.d.Addresses):len(t.d.Addresses)], ru.addresses...)
+	}
+	switch {
+	case len(ru.budgets) == 0:
+	case t.d.Budgets == nil:
+		t.d.Budgets = ru.budgets
+	default:
+		t.d.Budgets = append(t.d.Budgets[:len(t.d.Budgets):len(t.d.Budgets)], ru.budgets...)
 	}
 	if t.request {
 		t.d.Guards = t.d.Guards.With(ru.chain)

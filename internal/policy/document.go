@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"bawn/internal/names"
+	"bawn/internal/quota"
 )
 
 // A Document is a policy as read: every line of it has the right form, but
@@ -25,7 +26,7 @@ type body struct {
 	agent   bool
 	profile string // of an agent: the profile that it has
 	rules   []*rule
-	budgets int // line of the budgets when there are any, or 0
+	budgets []quota.Budget
 	lines   map[string]int
 }
 
@@ -123,8 +124,8 @@ func (r *reader) bodies(n *yaml.Node, s shape, where string, agents bool) []*bod
 		if v := m.values["rules"]; v != nil {
 			b.rules = r.rules(v, b.owner())
 		}
-		if v := m.values["budgets"]; v != nil && r.value(v, lookup(s.elem.keys, "budgets").shape, where+" "+name+" budgets") && len(v.Content) > 0 {
-			b.budgets = v.Line
+		if v := m.values["budgets"]; v != nil && r.value(v, lookup(s.elem.keys, "budgets").shape, where+" "+name+" budgets") {
+			b.budgets = r.budgets(v, lookup(s.elem.keys, "budgets").shape.keys, where+" "+name+" budgets", where[:len(where)-1]+" "+name)
 		}
 	}
 	return list

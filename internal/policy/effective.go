@@ -36,6 +36,7 @@ func (p *Policy) Effective(agents ...string) string {
 		b := find(p.doc.profiles, name)
 		w.line("  "+name+":", fmt.Sprintf("line %d", b.line))
 		w.rules(b.rules)
+		w.budgets(b)
 	}
 	shown = slices.DeleteFunc(slices.Clone(shown), func(name string) bool { return p.agents[name] == nil })
 	w.section("agents", len(shown))
@@ -73,6 +74,7 @@ func (p *Policy) writeAgent(w *writer, name string) {
 		w.line("    profile: "+a.profile, "from the agent's registration")
 	}
 	w.rules(append(slices.Clone(b.rules), a.grantsInForce()...))
+	w.budgets(b)
 }
 
 // grantsInForce lists the grants of a that nobody has ended.
@@ -84,6 +86,12 @@ func (a *Agent) grantsInForce() []*rule {
 		}
 	}
 	return list
+}
+
+func (w *writer) budgets(b *body) {
+	if len(b.budgets) > 0 {
+		w.line("    budgets: "+budgetsText(b.budgets), fmt.Sprintf("line %d", b.lines["budgets"]))
+	}
 }
 
 // A writer builds the canonical text.
@@ -172,6 +180,9 @@ func (w *writer) allowing(ru *rule, put func(key, value string)) {
 	}
 	if ru.credential != "" {
 		put("credential", scalar(ru.credential))
+	}
+	if len(ru.budgets) > 0 {
+		put("budgets", budgetsText(ru.budgets))
 	}
 	if ru.sensitive {
 		put("sensitive", "true")

@@ -260,14 +260,14 @@ func TestSchemaTakesWhatParseTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, src := range []string{everything, "version: 1\n", load(t, everything).Effective(),
-		"version: 1\nprofiles: {p: {budgets: {requests: 600/min, egress_bytes: 500MB/day, connections: 256}, rules: [{preset: openai, account: acct_123}, {cidr: 203.0.113.0/24, ports: [8443/tcp]}]}}\n"} {
+		"version: 1\nprofiles: {p: {budgets: {requests: [600/min, 9000/day], egress_bytes: 500MB/day, names: 10/h, connections: 256}, rules: [{host: a.example, id: a, budgets: {messages: 1/s}}, {preset: openai, account: acct_123}, {cidr: 203.0.113.0/24, ports: [8443/tcp]}]}}\n"} {
 		if why := validate(s, value(t, src), ""); why != "" {
 			t.Errorf("the schema refuses: %s\n%s", why, src)
 		}
 	}
 	for _, src := range []string{"version: 2\n", "agents: {}\n", "version: 1\nx: 1\n", "version: 1\nprofiles: {P: {}}\n",
 		rules("methods: [GET]"), rules("{host: a.example, deny: {host: b.example}}"), rules("{host: a.example, inspect: off}"),
-		rules("{host: a.example, ports: [0]}"), rules("{host: a.example, ports: [443/udp]}"), rules("host: http://x"), rules("{host: a.example, methods: [get]}")} {
+		rules("{host: a.example, ports: [0]}"), rules("{host: a.example, ports: [443/udp]}"), rules("host: http://x"), rules("{host: a.example, budgets: {connections: 1}}"), rules("{host: a.example, budgets: {requests: [1]}}"), rules("{host: a.example, methods: [get]}")} {
 		if validate(s, value(t, src), "") == "" {
 			t.Errorf("the schema takes:\n%s", src)
 		}
@@ -336,7 +336,8 @@ func keyword(word string, arg any, s map[string]any, v any, where string) string
 			}
 		}
 	case "items":
-		for i, e := range v.([]any) {
+		list, _ := v.([]any)
+		for i, e := range list {
 			if why := validate(arg.(map[string]any), e, fmt.Sprintf("%s[%d]", where, i)); why != "" {
 				return why
 			}

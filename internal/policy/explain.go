@@ -13,6 +13,7 @@ import (
 	"bawn/internal/codes"
 	"bawn/internal/httpwire"
 	"bawn/internal/names"
+	"bawn/internal/quota"
 )
 
 // A Trace is what one rule says of a query.
@@ -42,6 +43,14 @@ type Explanation struct {
 
 	Decision Decision `json:"-"`
 	Rules    []Trace  `json:"rules"`
+	Budgets  []Bound  `json:"budgets,omitempty"` // that the request, or the agent, would be counted against
+}
+
+// A Bound is a budget that counts for what is explained.
+type Bound struct {
+	Budget string `json:"budget"` // as in "requests 600/min"
+	Origin string `json:"origin"` // "profile NAME", "agent NAME" or "rule ID"
+	Line   int    `json:"line"`
 }
 
 // Explain decides on a request with the code that enforces, and says for each
@@ -65,6 +74,11 @@ func (a *Agent) Explain(q Query, now time.Time) Explanation {
 	e.Agent = a.name
 	for _, ru := range a.rules {
 		e.Rules = append(e.Rules, a.trace(ru, q, now))
+	}
+	for _, list := range [][]quota.Budget{a.budgets, e.Decision.Budgets} {
+		for _, b := range list {
+			e.Budgets = append(e.Budgets, Bound{b.String(), b.Origin, b.Line})
+		}
 	}
 	return e
 }
@@ -273,6 +287,9 @@ func (e Explanation) String() string {
 			where += fmt.Sprintf(", line %d", r.Line)
 		}
 		fmt.Fprintf(&b, "%s %-5s %s (%s) %s: %s\n", mark, r.Effect, r.Rule, where, r.Subject, r.Why)
+	}
+	for _, x := range e.Budgets {
+		fmt.Fprintf(&b, "  budget %s (%s, line %d)\n", x.Budget, x.Origin, x.Line)
 	}
 	return b.String()
 }

@@ -31,6 +31,7 @@ type shape struct {
 	saying  string   // the pattern in words, for messages
 	enum    []string // of kindWord: all values
 	elem    *shape   // of kindList and kindNamed
+	single  bool     // of kindList: one elem may stand for the list
 	keys    []key    // of kindObject
 }
 
@@ -54,8 +55,6 @@ const (
 	prefixPattern  = `[0-9A-Fa-f:.]{2,45}/[0-9]{1,3}`
 	idPattern      = `[a-z]([a-z0-9-]{0,62}[a-z0-9])?`
 	refPattern     = `[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?`
-	amountPattern  = `[1-9][0-9]{0,11}([kMGT]i?)?B/(second|minute|min|hour|day)`
-	ratePattern    = `[1-9][0-9]{0,8}/(second|minute|min|hour|day)`
 	notYetEnforced = "not yet supported by this build"
 )
 
@@ -141,6 +140,9 @@ func ruleKeys() []key {
 			doc: "Body fields that a guard would refuse and that are allowed here.", example: "[metadata]", later: notYetEnforced},
 		{name: "ask", shape: shape{kind: kindBool},
 			doc: "Hold each request until a person has answered.", fallback: "`false`", example: "true", later: "`true` is " + notYetEnforced},
+		{name: "budgets", shape: object(ruleBudgetKeys()),
+			doc:     "Limits on how much each agent may use of what this rule lets through (budgets.md). The rule needs an `id`, under which it is counted. Where several rules allow a request, the budgets of all apply.",
+			example: "{requests: 60/min}"},
 		{name: "sensitive", shape: shape{kind: kindBool},
 			doc: "Mark the records of this rule as sensitive.", fallback: "`false`", example: "true"},
 		{name: "accept_risk", shape: shape{kind: kindText},
@@ -150,20 +152,13 @@ func ruleKeys() []key {
 	return append(keys, noteKeys()...)
 }
 
-// budgetKeys are the keys of budgets.
-func budgetKeys() []key {
-	return []key{
-		{name: "egress_bytes", shape: word(amountPattern, "an amount such as 500MB/day"), doc: "Bytes sent.", example: "500MB/day"},
-		{name: "requests", shape: word(ratePattern, "a rate such as 600/min"), doc: "Requests.", example: "600/min"},
-		{name: "connections", shape: shape{kind: kindInt}, doc: "Connections at one time.", example: "256"},
-	}
-}
-
 // bodyKeys are what profiles and agents have in common.
 func bodyKeys() []key {
 	return []key{
 		{name: "rules", shape: listOf(object(ruleKeys())), doc: "The rules. Their order makes no difference.", fallback: "`[]`", example: "[]"},
-		{name: "budgets", shape: object(budgetKeys()), doc: "Limits on how much may be sent.", example: "{requests: 600/min}", later: notYetEnforced},
+		{name: "budgets", shape: object(budgetKeys()),
+			doc:     "Limits on how much each agent may use (budgets.md). Those of a profile and of an agent both hold, so that the tighter one counts.",
+			example: "{egress_bytes: 500MB/day, requests: 600/min}"},
 	}
 }
 

@@ -145,6 +145,9 @@ func (r *reader) value(n *yaml.Node, s shape, where string) bool {
 		_, values := r.members(n, s, where)
 		return len(values) == len(n.Content)/2
 	case kindList:
+		if s.single && n.Kind == yaml.ScalarNode {
+			return r.value(n, *s.elem, where)
+		}
 		return r.list(n, s, where)
 	}
 	if !r.plain(n, where) {

@@ -140,7 +140,16 @@ func TestRefused(t *testing.T) {
 		"websocket with sni":         {rules("{host: a.example, inspect: sni, websocket: true}"), "cannot be enforced with inspect: sni"},
 		"a later guard":              {rules("{host: a.example, guard: text-filter}"), "guard text-filter is not yet supported by this build"},
 		"too many rules on a host":   {rules(manyRules(257)...), "line 261: p.257: more than 256 rules about one host"},
-		"budgets":                    {"version: 1\nprofiles: {p: {budgets: {requests: 600/min}}}\n", "p budgets: budgets are not yet supported by this build"},
+		"a budget in no list":        {bounds("requests: []"), "line 2: profiles p budgets requests: an empty list is no budget"},
+		"two budgets for a period":   {bounds("requests: [1/min, 2/minute]"), "a second budget for one period"},
+		"a budget beyond all":        {bounds("egress_bytes: 999999999999TB/day"), "more than the largest budget"},
+		"a budget without a period":  {bounds("egress_bytes: 500MB"), "an amount such as 500MB/day"},
+		"names by the minute":        {bounds("names: 5/min"), "a number of names such as 1000/day"},
+		"connections by the minute":  {bounds("connections: 5/min"), "a number above zero"},
+		"an unknown budget":          {bounds("request: 5/min"), "did you mean requests?"},
+		"a budget of a rule":         {rules("{host: a.example, budgets: {requests: 1/s}}"), "a rule with budgets needs an id"},
+		"connections of a rule":      {rules("{host: a.example, id: a, budgets: {connections: 1}}"), `unknown key "connections"`},
+		"budgets beside deny":        {rules("{deny: {host: a.example}, id: a, budgets: {requests: 1/s}}"), "p.1 budgets: has no meaning beside deny"},
 		"bad budgets":                {"version: 1\nprofiles: {p: {budgets: {requests: lots}}}\n", "a rate such as 600/min"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,6 +163,8 @@ func TestRefused(t *testing.T) {
 		})
 	}
 }
+
+func bounds(s string) string { return "version: 1\nprofiles: {p: {budgets: {" + s + "}}}\n" }
 
 func manyRules(n int) []string {
 	list := make([]string, n)

@@ -12,6 +12,7 @@ import (
 
 	"bawn/internal/guard"
 	"bawn/internal/names"
+	"bawn/internal/quota"
 )
 
 // Inspect says how far the proxy looks into a connection. The zero value is
@@ -63,6 +64,7 @@ type rule struct {
 	fields     []string
 	ask        bool
 	sensitive  bool
+	budgets    []quota.Budget
 	expires    time.Time
 	reason     string
 	acceptRisk string
@@ -110,6 +112,7 @@ func (r *reader) rule(n *yaml.Node, id string) *rule {
 		r.denied(m, ru)
 	} else {
 		r.keys(m, r.ruleKeys, ru)
+		r.budgeted(ru)
 		if ru.ports == nil {
 			ru.ports = []Port{{Number: 443}}
 		}
@@ -215,6 +218,8 @@ func (r *reader) take(key string, n *yaml.Node, ru *rule, where string) {
 		ru.websocket = n.Value == "true"
 	case "ask":
 		ru.ask = n.Value == "true"
+	case "budgets":
+		ru.budgets = r.budgets(n, lookup(r.ruleKeys, key).shape.keys, where, "")
 	case "sensitive":
 		ru.sensitive = n.Value == "true"
 	case "guard":

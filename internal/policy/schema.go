@@ -35,7 +35,11 @@ func (s shape) schema() map[string]any {
 			"additionalProperties": s.elem.schema(),
 		}
 	case kindList:
-		return map[string]any{"type": "array", "items": s.elem.schema()}
+		list := map[string]any{"type": "array", "items": s.elem.schema()}
+		if s.single {
+			return map[string]any{"anyOf": []any{s.elem.schema(), list}}
+		}
+		return list
 	case kindBool:
 		return map[string]any{"type": "boolean"}
 	case kindOne:
@@ -111,7 +115,7 @@ func Reference() []byte {
 	rule := lookup(profile, "rules").shape.elem.keys
 	writeKeys(&b, "A rule", "An element of `rules`. It has exactly one of `host`, `cidr`, `preset` and `deny`.", rule)
 	writeKeys(&b, "Inside deny", "Exactly one of `host`, `cidr` and `preset`. `expires`, `reason` and `id` may stand beside `deny` instead.", lookup(rule, "deny").shape.keys)
-	writeKeys(&b, "Budgets", "", lookup(profile, "budgets").shape.keys)
+	writeKeys(&b, "Budgets", budgetsLead, lookup(profile, "budgets").shape.keys)
 	b.WriteString(referenceFoot)
 	return []byte(b.String())
 }
@@ -139,13 +143,18 @@ func (s shape) describe() string {
 	case kindNamed:
 		return "mapping by name"
 	case kindList:
-		if s.elem.kind == kindObject {
+		switch {
+		case s.elem.kind == kindObject:
 			return "list of mappings"
+		case s.single:
+			return s.elem.wants() + ", or a list of them"
 		}
 		return "list, each " + s.elem.wants()
 	}
 	return s.wants()
 }
+
+const budgetsLead = "Periods are `s`, `min`, `h` and `day`, by the clock in UTC. Rules have `egress_bytes`, `ingress_bytes`, `requests`, `messages` and `names` only. [Budgets](budgets.md) says what is counted, and when it begins anew."
 
 const referenceHead = `<!-- Generated from internal/policy by "go generate ./internal/policy". Do not edit. -->
 

@@ -55,7 +55,7 @@ func Agent(a, b *policy.Agent, now time.Time) []Change {
 		q := question{a: a, b: b, place: p, rules: slices.Concat(aboutA, aboutB), now: now}
 		found = append(found, q.changes()...)
 	}
-	found = joinHosts(found, all)
+	found = append(joinHosts(found, all), budgets(a, b)...)
 	found = append(found, reworded(rulesA, rulesB, len(found) == 0)...)
 	for i := range found {
 		if found[i].Text == "" {

@@ -25,6 +25,7 @@
 //	name allowed, any other type or class REFUSED, dns_type_denied
 //	name not allowed                      REFUSED, dns_name_not_allowed
 //	too many names under a wildcard       REFUSED, dns_label_budget
+//	more questions than the agent may ask REFUSED, rate_limited or budget_exceeded
 //	anything else that policy or lease say REFUSED with their code
 //	not a query that can be read          FORMERR, NOTIMP or BADVERS; dns_malformed on record
 //
@@ -40,11 +41,13 @@ import (
 	"time"
 
 	"bawn/internal/audit"
+	"bawn/internal/budget"
 	"bawn/internal/codes"
 	"bawn/internal/dnswire"
 	"bawn/internal/ids"
 	"bawn/internal/names"
 	"bawn/internal/policy"
+	"bawn/internal/quota"
 	"bawn/internal/verdict"
 )
 
@@ -85,6 +88,7 @@ type Config struct {
 	Recorder  Recorder
 	Addresses Addresses
 	Budget    Budget
+	Meter     *budget.Meter // nil: budgets are counted in memory, by this server
 	Limits    Limits
 	Log       *slog.Logger     // nil: none
 	Now       func() time.Time // nil: time.Now
@@ -104,6 +108,9 @@ type Server struct {
 
 // New returns a server. It opens nothing.
 func New(cfg Config) *Server {
+	if cfg.Meter == nil {
+		cfg.Meter = budget.NewMeter()
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -136,6 +143,9 @@ func (s *Server) Answer(src Source, msg []byte) (reply []byte) {
 // answer judges a query that could be read.
 func (s *Server) answer(src Source, q *dnswire.Query) []byte {
 	v, under, revision := s.judge(src, q)
+	if spent := s.spend(src); !spent.Allowed() {
+		v = spent
+	}
 	if v.Allowed() {
 		v = s.count(src, q.Host, under, v)
 	}
@@ -169,6 +179,15 @@ func (s *Server) answer(src Source, q *dnswire.Query) []byte {
 		return q.Address(address, ttl)
 	}
 	return q.NoData(ttl)
+}
+
+// spend counts the question against the agent's budgets, whatever the answer.
+func (s *Server) spend(src Source) verdict.Verdict {
+	current, _, held := s.cfg.Policies.Current()
+	if !held.Allowed() {
+		return held
+	}
+	return s.cfg.Meter.Once(src.Identity.Agent, quota.Queries, current.Agent(src.Identity.Agent).Budgets(), s.cfg.Now())
 }
 
 // judge decides about the name first and the type second, so that a refusal for

@@ -62,7 +62,7 @@ type Verdict struct {
 	Effect Effect
 	Code   codes.Code
 	Rule   string // id of the deciding rule, empty where no rule decided
-	Stage  string // accept, name, tls, head, guard, body, authority, journal, resolve, dial, upstream
+	Stage  string // accept, name, tls, head, guard, body, authority, budget, journal, resolve, dial, upstream
 	Detail string
 }
 
