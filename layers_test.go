@@ -44,6 +44,7 @@ var rows = [][]string{
 	{"internal/config", "internal/client", "internal/casetest"},
 	{"internal/session", "internal/handover"},
 	{"internal/admin", "internal/supervise", "internal/terminal"},
+	{"internal/install"},
 	// verbs and wiring
 	{"cmd/bawn"},
 	// the tests' small internet

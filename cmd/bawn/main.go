@@ -81,6 +81,7 @@ func (a *app) root() *cobra.Command {
 		a.upCommand(), a.statusCommand(), a.doctorCommand(),
 		a.agentCommand(), a.policyCommand(), a.runCommand(), a.logCommand(), a.auditCommand(),
 		a.allowCommand(), a.grantsCommand(), a.revokeCommand(),
+		a.installCommand(), a.uninstallCommand(),
 		a.netdCommand(), a.adminCommand(), a.proxyCommand(), a.probeCommand(),
 		a.handoverCommand(), a.selftestCommand(),
 	)

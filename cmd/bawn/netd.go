@@ -42,12 +42,14 @@ func (a *app) netdCommand() *cobra.Command {
 				return err
 			}
 			by, err := a.started("netd")
-			if err == nil {
-				err = by.only()
-			}
 			if err != nil {
 				return err
 			}
+			unlock, err := by.only()
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			l, err := by.listener()
 			if err != nil {
 				return err

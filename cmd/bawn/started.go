@@ -70,14 +70,13 @@ func (s started) handover(ctx context.Context) (*handover.Contents, error) {
 	return handover.Ask(ctx, s.paths.HandoverSock())
 }
 
-// only makes sure that nothing else supervises this installation. "bawn up"
-// sees to that itself.
-func (s started) only() error {
+// only makes sure that nothing else supervises this installation, for as long
+// as the lock that it returns is not released. "bawn up" sees to that itself.
+func (s started) only() (unlock func(), err error) {
 	if s.manager.IsZero() {
-		return nil
+		return func() {}, nil
 	}
-	_, err := supervise.Lock(s.paths) // held until this process ends
-	return err
+	return supervise.Lock(s.paths)
 }
 
 // live gives signs of life in the background until ctx is done.

@@ -160,6 +160,11 @@ func (c *Cgroups) New(slot int, limits Limits) (*Cgroup, error) {
 	g := &Cgroup{path: whole.path}
 	for _, d := range whole.dirs {
 		err := os.Mkdir(d.dir, 0o755)
+		if errors.Is(err, fs.ErrNotExist) && !d.unified {
+			// systemd takes away empty groups of version 1 that are not its own.
+			// In version 2 it does not, and the firewall knows ours by number.
+			err = errors.Join(os.Mkdir(filepath.Dir(d.dir), 0o755), os.Mkdir(d.dir, 0o755))
+		}
 		if err == nil {
 			g.dirs = append(g.dirs, d)
 			err = d.limit(limits)
