@@ -37,9 +37,13 @@ func (s *Store) AddRevision(ctx context.Context, r Revision) (uint64, error) {
 		if newest != r.BasedOn {
 			return fmt.Errorf("%w: revision %d is the newest, not %d", ErrConflict, newest, r.BasedOn)
 		}
-		return tx.QueryRowContext(ctx, `INSERT INTO revisions (yaml, hash, uid, account, why, at, based_on)
+		err := tx.QueryRowContext(ctx, `INSERT INTO revisions (yaml, hash, uid, account, why, at, based_on)
 			VALUES (?, ?, ?, ?, ?, ?, nullif(?, 0)) RETURNING number`,
 			r.YAML, hashOf(r.YAML), r.UID, r.Account, r.Why, micros(r.At), r.BasedOn).Scan(&r.Number)
+		if err != nil {
+			return err
+		}
+		return RaiseFloor(s.path, Floor{Revision: r.Number})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("adding policy revision: %w", err)

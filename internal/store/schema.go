@@ -82,9 +82,9 @@ var migrations = [...]string{
 	`,
 }
 
-func newerError(version int) error {
-	return fmt.Errorf("it has version %d, and this program knows up to %d: use the newer program, or restore an older backup",
-		version, len(migrations))
+func newerError(version int, path string) error {
+	return fmt.Errorf("it has version %d, and this program knows up to %d: use the newer program, or restore an older backup%s",
+		version, len(migrations), wayBack(path))
 }
 
 // migrate brings the database up to date. It runs under the write lock, so
@@ -95,7 +95,7 @@ func migrate(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	if version > len(migrations) {
-		return newerError(version)
+		return newerError(version, "")
 	}
 	for ; version < len(migrations); version++ {
 		if _, err := tx.ExecContext(ctx, migrations[version]); err != nil {

@@ -108,7 +108,13 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.logAhead(ctx); err != nil {
 		return fmt.Errorf("turning on the write-ahead log: %w", err)
 	}
-	return s.write(ctx, func(tx *sql.Tx) error { return migrate(ctx, tx) })
+	if err := s.copyOld(ctx); err != nil {
+		return err
+	}
+	if err := s.write(ctx, func(tx *sql.Tx) error { return migrate(ctx, tx) }); err != nil {
+		return fmt.Errorf("%w (it is as it was before; the older program can still use it)", err)
+	}
+	return s.lift(ctx)
 }
 
 // logAhead turns on the write-ahead log. SQLite does not wait for other
@@ -140,7 +146,7 @@ func (s *Store) check(ctx context.Context) error {
 		return err
 	}
 	if version > len(migrations) {
-		return newerError(version)
+		return newerError(version, s.path)
 	}
 	if err := s.writer.QueryRowContext(ctx, "PRAGMA application_id").Scan(&application); err != nil {
 		return err
@@ -218,8 +224,12 @@ func (s *Store) write(ctx context.Context, f func(*sql.Tx) error) error {
 func (s *Store) NextEpoch(ctx context.Context) (uint64, error) {
 	var epoch uint64
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx,
+		err := tx.QueryRowContext(ctx,
 			"UPDATE counters SET value = value + 1 WHERE name = 'epoch' RETURNING value").Scan(&epoch)
+		if err != nil {
+			return err
+		}
+		return RaiseFloor(s.path, Floor{Epoch: epoch})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("counting epochs: %w", err)
