@@ -25,7 +25,7 @@ var rows = [][]string{
 	// decisions: pure, no clock, no socket
 	{"internal/names", "internal/addr", "internal/termfilter", "internal/agentenv", "internal/wirejson", "internal/strictjson", "internal/contentcoding", "internal/quota"},
 	{"internal/httpwire", "internal/tlshello", "internal/dnswire", "internal/wswire", "internal/netplan", "internal/apitype", "internal/labels"},
-	{"internal/guard", "internal/h2head"},
+	{"internal/guard", "internal/h2head", "internal/doctor"},
 	{"internal/policy"},
 	{"internal/policydiff"},
 	// memory of things
@@ -36,7 +36,7 @@ var rows = [][]string{
 	{"internal/proof"},
 	{"internal/fdpass", "internal/lending", "internal/notify", "internal/peercred", "internal/uptls"},
 	{"internal/netkern", "internal/proc", "internal/probe", "internal/dnsclient", "internal/parent", "internal/h2conn"},
-	{"internal/netd/netdapi"},
+	{"internal/netd/netdapi", "internal/inspect"},
 	{"internal/netd"},
 	// planes: the data path; they never import each other
 	{"internal/egress", "internal/resolver", "internal/lease"},

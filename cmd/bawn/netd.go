@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"bawn/internal/config"
+	"bawn/internal/inspect"
 	"bawn/internal/netd"
 )
 
@@ -41,6 +44,9 @@ func (a *app) netdCommand() *cobra.Command {
 			if o.OperatorGID, err = operatorGID(); err != nil {
 				return err
 			}
+			if o.Inspect, err = a.inspectHost(o); err != nil {
+				return err
+			}
 			by, err := a.started("netd")
 			if err != nil {
 				return err
@@ -64,4 +70,30 @@ func (a *app) netdCommand() *cobra.Command {
 			return s.Serve(cmd.Context(), l)
 		},
 	}
+}
+
+// inspectHost says where the self-test looks at the host. A configuration that
+// cannot be read stops admin and the proxy; netd only knows fewer secrets then.
+func (a *app) inspectHost(o netd.Options) (inspect.Host, error) {
+	p := a.paths()
+	h := inspect.Default()
+	h.Etc, h.Lib, h.Run, h.Operators = p.Etc(), p.Lib(), p.Run(), int(o.OperatorGID)
+	h.Admin.UID, h.Proxy.UID = int(o.AdminUID), int(o.ProxyUID)
+	for account, gid := range map[string]*int{config.AdminAccount: &h.Admin.GID, config.ProxyAccount: &h.Proxy.GID} {
+		u, err := user.Lookup(account)
+		if err != nil {
+			return h, fmt.Errorf("looking up account %s: %w", account, err)
+		}
+		if *gid, err = strconv.Atoi(u.Gid); err != nil {
+			return h, fmt.Errorf("looking up account %s: %w", account, err)
+		}
+	}
+	var err error
+	if h.Binary, err = os.Executable(); err != nil {
+		return h, fmt.Errorf("finding bawn's own binary: %w", err)
+	}
+	if cfg, err := config.Load(p); err == nil {
+		h.Secrets = cfg.Secrets()
+	}
+	return h, nil
 }

@@ -10,7 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
-	"slices"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bawn/internal/admin"
-	"bawn/internal/apitype"
 	"bawn/internal/config"
+	"bawn/internal/doctor"
 	"bawn/internal/supervise"
 )
 
@@ -68,20 +68,14 @@ func (a *app) ready(ctx context.Context) error {
 		return fmt.Errorf("running the self-test: %w", err)
 	}
 	passed := 0
-	var failed []string
 	for _, l := range d.Lines {
-		if l.OK {
+		if l.State == string(doctor.OK) {
 			passed++
-		} else if l.Placement != "" && !slices.Contains(failed, string(l.Placement)) {
-			failed = append(failed, string(l.Placement))
 		}
 	}
-	switch {
-	case len(failed) > 0:
-		printDoctor(a.stderr, d)
-	case !hostSound(d):
-		d.Lines = slices.DeleteFunc(d.Lines, func(l apitype.DoctorLine) bool { return l.OK })
-		printDoctor(a.stderr, d)
+	failed := failedPlacements(d)
+	if len(failed) > 0 || d.Failed > 0 {
+		printDoctor(a.stderr, d, false)
 	}
 	for _, p := range failed {
 		fmt.Fprintf(a.stderr, "bawn: the self-test failed in placement %s: no agent is handed out there\n", p)
@@ -124,7 +118,7 @@ func (a *app) adminCommand() *cobra.Command {
 }
 
 func (a *app) adminOptions() (admin.Options, error) {
-	o := admin.Options{Paths: a.paths(), Version: version, Log: a.logger("admin"), Now: time.Now}
+	o := admin.Options{Paths: a.paths(), Version: version, Log: a.logger("admin"), Now: time.Now, Built: builtAt()}
 	var err error
 	if o.Config, err = config.Load(o.Paths); err != nil {
 		return o, err
@@ -134,6 +128,23 @@ func (a *app) adminOptions() (admin.Options, error) {
 	}
 	o.OperatorGID, err = operatorGID()
 	return o, err
+}
+
+// builtAt is the time of the source that this program was built from, if the
+// build has kept it.
+func builtAt() time.Time {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return time.Time{}
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.time" {
+			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
+				return t
+			}
+		}
+	}
+	return time.Time{}
 }
 
 func operatorGID() (uint32, error) {

@@ -176,6 +176,7 @@ func (p *proxy) wire(cfg config.Config, servers []netip.AddrPort, roots *x509.Ce
 		e.Parent = p.parent
 		p.lease.Reports(p.parentHealth)
 	}
+	p.lease.Checks(func(ctx context.Context) apitype.ResolverReport { return resolverReport(names.Check(ctx)) })
 	p.egress = egress.New(e)
 	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.journal, Addresses: p.table, Budget: p.labels, Meter: p.meter, Log: p.log})
 	p.feed = &feed{sock: p.paths.NetdSock(), log: p.log, egress: p.egress, dns: p.dns}
@@ -328,4 +329,15 @@ func (o *ownAddresses) vet() addr.Vet {
 // names.
 func bawnRanges() []netip.Prefix {
 	return []netip.Prefix{netplan.Synthetic, netplan.UIDProxies}
+}
+
+// resolverReport is what admin is told of the resolvers.
+func resolverReport(list []dnsclient.Health) apitype.ResolverReport {
+	r := apitype.ResolverReport{Asked: len(list)}
+	for _, h := range list {
+		if h.Err != nil {
+			r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", h.Server, h.Err))
+		}
+	}
+	return r
 }

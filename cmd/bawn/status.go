@@ -6,10 +6,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -58,6 +56,7 @@ func printStatus(out io.Writer, s apitype.Status) error {
 	for _, j := range s.Journals {
 		fmt.Fprintln(&b, journalRow(j))
 	}
+	fmt.Fprint(&b, doctorRow(s.Doctor))
 	policy := fmt.Sprintf("revision %d", s.Revision)
 	if s.Revision == 0 {
 		policy = `none yet: everything is denied ("bawn policy apply FILE" makes the first)`
@@ -88,53 +87,4 @@ func okWord(ok bool) string {
 		return "ok"
 	}
 	return "FAILED"
-}
-
-func (a *app) doctorCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "doctor", Short: "Attack the boundary from an agent's place and say what holds", Args: wants(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := a.client().Doctor(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				err = printJSON(a.stdout, d)
-			} else {
-				err = printDoctor(a.stdout, d)
-			}
-			if err == nil && !(d.OK && hostSound(d)) {
-				return &statusError{1}
-			}
-			return err
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
-}
-
-// hostSound reports whether all is well that belongs to no placement. Agents are
-// handed out either way: what fails there keeps things in.
-func hostSound(d apitype.Doctor) bool {
-	return !slices.ContainsFunc(d.Lines, func(l apitype.DoctorLine) bool { return l.Placement == "" && !l.OK })
-}
-
-// printDoctor prints a line for each check, and below one that failed how to mend
-// it.
-func printDoctor(out io.Writer, d apitype.Doctor) error {
-	width := 0
-	for _, l := range d.Lines {
-		width = max(width, utf8.RuneCountInString(termfilter.Line(l.Check)))
-	}
-	var b strings.Builder
-	for _, l := range d.Lines {
-		row := fmt.Sprintf("%-6s  %-5s  %-*s  %s", okWord(l.OK), l.Placement, width, termfilter.Line(l.Check), termfilter.Line(l.Detail))
-		fmt.Fprintln(&b, strings.TrimRight(row, " "))
-		if !l.OK && l.Fix != "" {
-			fmt.Fprintf(&b, "        fix: %s\n", termfilter.Line(l.Fix))
-		}
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
 }

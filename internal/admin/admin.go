@@ -41,8 +41,9 @@ type Options struct {
 	Config      config.Config
 	Version     string
 	Log         *slog.Logger
-	ProxyUID    uint32 // whose beats are a plane's
-	OperatorGID uint32 // the group of operators
+	Built       time.Time // when the program was; zero: not known
+	ProxyUID    uint32    // whose beats are a plane's
+	OperatorGID uint32    // the group of operators
 	Now         func() time.Time
 	Ready       func() // called once requests are answered
 }
@@ -67,7 +68,9 @@ type Server struct {
 
 	grantNews chan struct{} // one was added
 
-	selfTest sync.Mutex // one at a time
+	testing sync.Mutex  // one self-test at a time
+	clock   clock       // of the self-test
+	retest  chan string // cause of a self-test that is wanted
 
 	mu       sync.Mutex
 	shut     map[ids.Placement]string // why no agent is handed out there; absent: it is
@@ -80,7 +83,10 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Server{o: o, planes: newPlanes(o.Now), base: ctx, grantNews: make(chan struct{}, 1), shut: map[ids.Placement]string{}}
+	s := &Server{
+		o: o, planes: newPlanes(o.Now), base: ctx, grantNews: make(chan struct{}, 1), shut: map[ids.Placement]string{},
+		clock: clock{now: sinceBoot}, retest: make(chan string, 1),
+	}
 	for _, p := range placements {
 		s.shut[p] = "the self-test has not run yet"
 	}
@@ -155,6 +161,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		lifecycle.Service{Name: "checkpoints", Run: s.signer.Run},
 		lifecycle.Service{Name: "netd link", Run: s.netd.run},
 		lifecycle.Service{Name: "grants", Run: s.watchGrants},
+		lifecycle.Service{Name: "doctor", Run: s.keepTesting},
 		lifecycle.Service{Name: "api", Run: func(ctx context.Context) error { return s.serve(ctx, l) }},
 	)
 }

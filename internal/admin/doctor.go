@@ -5,69 +5,100 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/netip"
-	"os"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"bawn/internal/apitype"
 	"bawn/internal/audit"
-	"bawn/internal/fdpass"
+	"bawn/internal/doctor"
 	"bawn/internal/ids"
-	"bawn/internal/netd/netdapi"
-	"bawn/internal/netplan"
 	"bawn/internal/peercred"
-	"bawn/internal/probe"
-	"bawn/internal/proc"
 	"bawn/internal/session"
 	"bawn/internal/store"
 )
 
-// doctorTime bounds one self-test of one placement.
+// doctorTime bounds one self-test.
 const doctorTime = 30 * time.Second
 
-// doctor attacks the boundary from the place of an agent, in every placement,
-// and opens or shuts each by what it finds.
+// What sets a self-test off, in [apitype.Doctor].
+const (
+	causeOperator = "operator"
+	causeStart    = "start"
+	causeTimer    = "timer"
+	causeFailed   = "failed" // the last one did: what was mended is opened without a hand
+	causePolicy   = "policy"
+	causeFirewall = "firewall"
+)
+
+// doctor is the route: one self-test, now.
 func (s *Server) doctor(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
-	s.selfTest.Lock()
-	defer s.selfTest.Unlock()
-	ctx, cancel := context.WithTimeout(q.Context(), doctorTime)
+	d, err := s.selfTest(q.Context(), causeOperator)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, d)
+	return nil
+}
+
+// selfTest attacks the boundary from the place of an agent, in every placement,
+// opens or shuts each by what it finds, and looks at the host from outside. One
+// runs at a time.
+func (s *Server) selfTest(ctx context.Context, cause string) (*apitype.Doctor, error) {
+	s.testing.Lock()
+	defer s.testing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
+	began := s.o.Now()
 	if _, err := s.netd.wait(ctx); err != nil {
-		return &apitype.Error{Status: http.StatusServiceUnavailable, Message: err.Error(), Hint: "netd's log says why; bawn up starts it again"}
+		return nil, &apitype.Error{Status: http.StatusServiceUnavailable, Message: err.Error(), Hint: "netd's log says why; bawn up starts it again"}
 	}
 	agent, err := s.doctorAgent(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	results := make([][]apitype.DoctorLine, len(placements))
 	var all sync.WaitGroup
 	for i, p := range placements {
 		all.Go(func() { results[i] = s.examine(ctx, agent, p) })
 	}
-	var host []apitype.DoctorLine
-	all.Go(func() { host = s.parentLines(ctx) })
+	var outside []doctor.Finding
+	all.Go(func() { outside = s.examineHost(ctx) })
 	all.Wait()
-	d := &apitype.Doctor{At: s.o.Now(), OK: true, Lines: append(slices.Concat(results...), host...)}
-	for i, p := range placements {
-		why := firstFailure(results[i])
+	lines := merge(results, outside)
+	d := &apitype.Doctor{At: began, OK: true, Cause: cause, Took: s.o.Now().Sub(began).Milliseconds(), Lines: lines}
+	for _, p := range placements {
+		why := shutBy(lines, p)
 		d.OK = d.OK && (why == "" || p != s.o.Config.Placement)
 		s.open(p, why)
 	}
-	s.mu.Lock()
-	s.doctored = d
-	s.mu.Unlock()
-	writeJSON(w, http.StatusOK, d)
-	return nil
+	return d, s.finish(ctx, d)
+}
+
+// merge puts what was seen from the places and from outside into one report.
+func merge(results [][]apitype.DoctorLine, outside []doctor.Finding) []apitype.DoctorLine {
+	lines := slices.Concat(results...)
+	for _, f := range outside {
+		lines = append(lines, f.Line())
+	}
+	doctor.Sort(lines)
+	return lines
+}
+
+// shutBy says why no agent is handed out in placement p, or nothing.
+func shutBy(lines []apitype.DoctorLine, p ids.Placement) string {
+	var own []apitype.DoctorLine
+	for _, l := range lines {
+		if l.Placement == p {
+			own = append(own, l)
+		}
+	}
+	if l := doctor.Shutting(own); l != nil {
+		return fmt.Sprintf("the self-test failed: %s: %s", l.Check, l.Detail)
+	}
+	return ""
 }
 
 // open hands out agents in p from now on, unless why says why not. A change is
@@ -75,9 +106,6 @@ func (s *Server) doctor(w http.ResponseWriter, q *http.Request, _ peercred.Peer)
 func (s *Server) open(p ids.Placement, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if why != "" {
-		s.o.Log.Error("the self-test failed", "placement", p, "why", why)
-	}
 	if (why == "") != (s.shut[p] == "") {
 		a := audit.Act{Name: audit.ActPlacementOpen, Object: string(p)}
 		if why != "" {
@@ -88,15 +116,6 @@ func (s *Server) open(p ids.Placement, why string) {
 		}
 	}
 	s.shut[p] = why
-}
-
-func firstFailure(lines []apitype.DoctorLine) string {
-	for _, l := range lines {
-		if !l.OK {
-			return fmt.Sprintf("the self-test failed: %s: %s", l.Check, l.Detail)
-		}
-	}
-	return ""
 }
 
 // doctorAgent registers the agent of the self-test on the first run. It is in
@@ -125,97 +144,85 @@ func (s *Server) ensureAccount(ctx context.Context, a store.Agent) error {
 	return netd.CreateAccount(ctx, a.Name, a.UID)
 }
 
-// examine runs the probe in one placement. Whatever keeps it from running is a
-// failed line: what was not shown does not hold.
-func (s *Server) examine(ctx context.Context, agent store.Agent, p ids.Placement) []apitype.DoctorLine {
-	lines, err := s.runProbe(ctx, agent, p)
+// finish counts, compares with the last run, tells what changed, and keeps the
+// result.
+func (s *Server) finish(ctx context.Context, d *apitype.Doctor) error {
+	agents, err := s.store.Agents(ctx)
 	if err != nil {
-		return []apitype.DoctorLine{{Placement: p, Check: "self-test", Detail: err.Error(), Fix: "see the log of netd and admin"}}
+		return err
 	}
-	return lines
+	matters := func(p ids.Placement) bool {
+		return p == "" || p == s.o.Config.Placement ||
+			slices.ContainsFunc(agents, func(a store.Agent) bool { return a.Placement == p && a.Name != session.Doctor })
+	}
+	for _, l := range d.Lines {
+		switch {
+		case !matters(l.Placement):
+		case l.State == string(doctor.Fail):
+			d.Failed++
+		case l.State == string(doctor.Warn):
+			d.Warned++
+		}
+	}
+	if every := s.o.Config.Doctor.Every; every > 0 {
+		d.Next = d.At.Add(every)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range changes(s.doctored, d) {
+		s.alarm(c)
+	}
+	s.doctored = d
+	return nil
 }
 
-func (s *Server) runProbe(ctx context.Context, agent store.Agent, p ids.Placement) ([]apitype.DoctorLine, error) {
-	netd, err := s.netd.wait(ctx)
-	if err != nil {
-		return nil, err
-	}
-	host, err := net.Listen("tcp", "127.0.0.1:0") // something of the host's to find
-	if err != nil {
-		return nil, fmt.Errorf("opening the host's own port: %w", err)
-	}
-	defer host.Close()
-	lure, err := net.Listen("unix", "@bawn-doctor-"+host.Addr().String())
-	if err != nil {
-		return nil, fmt.Errorf("opening the host's own abstract socket: %w", err)
-	}
-	defer lure.Close()
-	run, files, err := s.sessions.Probe(ctx, agent, p, "probe")
-	if err != nil {
-		return nil, err
-	}
-	defer fdpass.CloseAll(files)
-	before, err := netd.Counters(ctx, run.Session.Session)
-	if err != nil {
-		run.Stop(ctx)
-		return nil, fmt.Errorf("reading counters: %w", err)
-	}
-	stop := context.AfterFunc(ctx, func() { s.stop(run) })
-	defer stop()
-	c := probeConfig(s, run, p, host.Addr().String())
-	c.Abstract = append(c.Abstract, strings.TrimPrefix(lure.Addr().String(), "@"))
-	tries, err := s.converse(run, files, c)
-	if err != nil {
-		return nil, err
-	}
-	// The session stands until its program has ended, and its counters with
-	// it: the program waits for the end of its input.
-	after, err := netd.Counters(ctx, run.Session.Session)
-	if err != nil {
-		return nil, fmt.Errorf("reading counters: %w", err)
-	}
-	files[0].Close()
-	exit := <-run.Exit()
-	if exit.Fault != "" {
-		return nil, errors.New(exit.Fault)
-	}
-	return probe.Evaluate(p, tries, packets(before), packets(after)), nil
+// newestDoctor returns the result of the newest self-test, or nil. It is not to
+// be changed.
+func (s *Server) newestDoctor() *apitype.Doctor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doctored
 }
 
-func probeConfig(s *Server, run *session.Running, p ids.Placement, hostPort string) probe.Config {
-	proxy := netip.AddrPortFrom(netplan.Gateway, netplan.ProxyPort)
-	if p == ids.PlacementUID {
-		proxy = netplan.UIDProxy(run.Slot)
+// changes lists the lines whose state is another than in the run before, and
+// gives every line the time since which it is what it is.
+func changes(before, now *apitype.Doctor) (list []apitype.DoctorLine) {
+	for i := range now.Lines {
+		l := &now.Lines[i]
+		l.Since = now.At
+		old := line(before, l)
+		switch {
+		case old == nil && l.State != string(doctor.Fail) && l.State != string(doctor.Warn):
+		case old != nil && old.State == l.State:
+			l.Since = old.Since
+		default:
+			list = append(list, *l)
+		}
 	}
-	c := probe.Default(p, proxy)
-	c.CA, c.Bundle = path.Join(proc.PublicPath, proc.CAFile), path.Join(proc.PublicPath, proc.BundleFile)
-	c.Loopback = append(c.Loopback, netip.MustParseAddrPort(hostPort))
-	c.Own = append(c.Own, s.o.Paths.AdminSock(), s.o.Paths.NetdSock())
-	return c
+	return list
 }
 
-// converse sends the configuration and reads the tries.
-func (s *Server) converse(run *session.Running, files []*os.File, c probe.Config) ([]probe.Try, error) {
-	said := make(chan string, 1)
-	go func() {
-		text, _ := io.ReadAll(io.LimitReader(files[2], 4096))
-		said <- strings.TrimSpace(string(text))
-	}()
-	if err := json.NewEncoder(files[0]).Encode(c); err != nil {
-		return nil, fmt.Errorf("telling the probe what to try: %w", err)
+// line finds the line of the same check and placement in d.
+func line(d *apitype.Doctor, of *apitype.DoctorLine) *apitype.DoctorLine {
+	if d == nil {
+		return nil
 	}
-	tries, err := probe.Read(files[1])
-	if err != nil {
-		s.stop(run)
-		return nil, fmt.Errorf("hearing the probe: %w (it said %q)", err, <-said)
+	i := slices.IndexFunc(d.Lines, func(l apitype.DoctorLine) bool { return l.Name == of.Name && l.Placement == of.Placement })
+	if i < 0 {
+		return nil
 	}
-	return tries, nil
+	return &d.Lines[i]
 }
 
-func packets(c netdapi.Counters) map[string]uint64 {
-	m := make(map[string]uint64, len(c))
-	for k, v := range c {
-		m[k] = v.Packets
+// alarm tells a change in the log, once.
+func (s *Server) alarm(l apitype.DoctorLine) {
+	about := []any{"check", l.Name, "placement", l.Placement, "seen", l.Detail}
+	switch doctor.State(l.State) {
+	case doctor.Fail:
+		s.o.Log.Error("doctor: a check has failed", append(about, "fix", l.Fix)...)
+	case doctor.Warn:
+		s.o.Log.Warn("doctor: a check warns", append(about, "fix", l.Fix)...)
+	default:
+		s.o.Log.Info("doctor: a check is well again", about...)
 	}
-	return m
 }

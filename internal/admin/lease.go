@@ -43,6 +43,9 @@ func (s *Server) lease(w http.ResponseWriter, q *http.Request, peer peercred.Pee
 	if ask.Parent != nil {
 		s.planes.reported(*ask.Parent)
 	}
+	if ask.Resolvers != nil {
+		s.planes.resolversReported(*ask.Resolvers)
+	}
 	snap, changed := s.planes.asked(ask.Plane, peer.PID, ask.Have)
 	if snap.Tag == ask.Have {
 		select {
@@ -56,7 +59,7 @@ func (s *Server) lease(w http.ResponseWriter, q *http.Request, peer peercred.Pee
 	if err := s.store.Ping(q.Context()); err != nil {
 		return fmt.Errorf("reading the database: %w", err)
 	}
-	answer := apitype.LeaseAnswer{Tag: snap.Tag}
+	answer := apitype.LeaseAnswer{Tag: snap.Tag, Check: s.planes.checkAsked()}
 	if snap.Tag != ask.Have {
 		answer.Snapshot = &snap
 	}

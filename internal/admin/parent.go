@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bawn/internal/apitype"
+	"bawn/internal/doctor"
 	"bawn/internal/names"
 	"bawn/internal/parent"
 	"bawn/internal/policy"
@@ -19,28 +20,28 @@ import (
 // parent. It is longer than one try.
 const parentPatience = parent.CheckTime + 3*time.Second
 
-// parentLines says whether the parent proxy can be reached, where there is one.
-// No placement depends on it: without it nothing gets out.
-func (s *Server) parentLines(ctx context.Context) []apitype.DoctorLine {
+// parentFinding says whether the parent proxy can be reached, where there is
+// one. No placement depends on it: without it nothing gets out.
+func (s *Server) parentFinding(ctx context.Context) doctor.Finding {
 	if _, ok := s.o.Config.Parent(); !ok {
-		return nil
+		return doctor.Finding{Name: doctor.Parent, State: doctor.NotApplicable, Seen: "there is none"}
 	}
-	line := apitype.DoctorLine{
-		Check: "the parent proxy answers",
-		Fix:   "look at parent_proxy in the configuration, and whether this host may reach " + s.o.Config.ParentProxy.Address,
+	f := doctor.Finding{
+		Name: doctor.Parent, State: doctor.Fail,
+		Fix: "look at parent_proxy in the configuration, and whether this host may reach " + s.o.Config.ParentProxy.Address,
 	}
 	ctx, cancel := context.WithTimeout(ctx, parentPatience)
 	defer cancel()
 	h, ok := s.freshHealth(ctx)
 	switch {
 	case !ok:
-		line.Detail = "the proxy has not said so"
+		f.Seen = "the proxy has not said so"
 	case h.Error != "":
-		line.Detail = h.Error
+		f.Seen = h.Error
 	default:
-		line.OK = true
+		f.State = doctor.OK
 	}
-	return []apitype.DoctorLine{line}
+	return f
 }
 
 // parentWarnings are about rules that the parent proxy makes useless: nobody

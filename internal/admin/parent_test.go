@@ -12,6 +12,7 @@ import (
 
 	"bawn/internal/apitype"
 	"bawn/internal/config"
+	"bawn/internal/doctor"
 	"bawn/internal/policy"
 )
 
@@ -19,15 +20,15 @@ import (
 func TestTheParentIsExaminedByWhatTheProxySays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{planes: newPlanes(time.Now), o: Options{Config: config.Default(), Now: time.Now}}
-		if lines := s.parentLines(t.Context()); lines != nil {
-			t.Errorf("there is no parent, and it says %v", lines)
+		if f := s.parentFinding(t.Context()); f.State != doctor.NotApplicable {
+			t.Errorf("there is no parent, and it says %v", f)
 		}
 		s.o.Config.ParentProxy.Address = "proxy.example:3128"
 		examine := func(want bool, detail string) {
 			t.Helper()
-			lines := s.parentLines(t.Context())
-			if len(lines) != 1 || lines[0].OK != want || lines[0].Placement != "" || !strings.Contains(lines[0].Detail, detail) || !strings.Contains(lines[0].Fix, "proxy.example:3128") {
-				t.Errorf("got %+v, want %v with %q", lines, want, detail)
+			f := s.parentFinding(t.Context())
+			if (f.State == doctor.OK) != want || f.Placement != "" || !strings.Contains(f.Seen, detail) || !strings.Contains(f.Fix, "proxy.example:3128") {
+				t.Errorf("got %+v, want %v with %q", f, want, detail)
 			}
 		}
 		examine(false, "the proxy has not said so")

@@ -25,7 +25,9 @@ type planes struct {
 	tags    map[int32]string
 	current apitype.Snapshot
 	parent  apitype.ParentHealth // that a plane reported last
-	changed chan struct{}        // closed when current is replaced, or a plane has asked
+	check   uint64               // number of the newest check of resolvers that was asked for
+	report  apitype.ResolverReport
+	changed chan struct{} // closed when current is replaced, or a plane has asked
 }
 
 func newPlanes(now func() time.Time) *planes {
@@ -71,6 +73,41 @@ func (p *planes) reported(h apitype.ParentHealth) {
 	if h.At.After(p.parent.At) {
 		p.parent = h
 	}
+}
+
+// askResolvers has the planes check their resolvers, and returns the number of
+// the check.
+func (p *planes) askResolvers() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.check++
+	p.announce()
+	return p.check
+}
+
+// checkAsked is the number that planes are told.
+func (p *planes) checkAsked() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.check
+}
+
+// resolversReported records how the resolvers did.
+func (p *planes) resolversReported(r apitype.ResolverReport) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Check > p.report.Check && r.Check <= p.check {
+		p.report = r
+		p.announce()
+	}
+}
+
+// resolverReport returns what was reported last, and what is closed when that
+// changes.
+func (p *planes) resolverReport() (apitype.ResolverReport, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.report, p.changed
 }
 
 // parentHealth returns what was reported last; its time is zero if nothing was.

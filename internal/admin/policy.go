@@ -55,6 +55,7 @@ func (s *Server) publish(ctx context.Context) (apitype.Snapshot, error) {
 	if err := s.planes.settle(ctx, snap.Tag); err != nil {
 		return snap, err
 	}
+	s.wantTest(causePolicy)
 	return snap, s.narrow(ctx)
 }
 

@@ -142,19 +142,3 @@ type Session struct {
 	Argv      []string      `json:"argv"`
 	Started   time.Time     `json:"started"`
 }
-
-// Doctor is the result of one self-test: POST /v1/doctor.
-type Doctor struct {
-	At    time.Time    `json:"at"`
-	OK    bool         `json:"ok"`
-	Lines []DoctorLine `json:"lines"`
-}
-
-// A DoctorLine is one check.
-type DoctorLine struct {
-	Placement ids.Placement `json:"placement"` // empty: of the host, whatever the placement
-	Check     string        `json:"check"`
-	OK        bool          `json:"ok"`
-	Detail    string        `json:"detail,omitempty"`
-	Fix       string        `json:"fix,omitempty"`
-}

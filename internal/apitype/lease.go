@@ -21,6 +21,15 @@ type LeaseAsk struct {
 	Have  string `json:"have"`  // Tag of the snapshot that the plane enforces
 	// Parent is how the parent proxy did last, where there is one.
 	Parent *ParentHealth `json:"parent,omitempty"`
+	// Resolvers are how the resolvers did when they were last asked for it.
+	Resolvers *ResolverReport `json:"resolvers,omitempty"`
+}
+
+// A ResolverReport answers [LeaseAnswer.Check] of the same number.
+type ResolverReport struct {
+	Check  uint64   `json:"check"`
+	Asked  int      `json:"asked"`
+	Failed []string `json:"failed,omitempty"` // "ADDRESS: error"
 }
 
 // A ParentHealth is how the parent proxy did when it was used or tried last.
@@ -33,6 +42,8 @@ type ParentHealth struct {
 type LeaseAnswer struct {
 	Tag      string    `json:"tag"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
+	// Check asks for a [ResolverReport], if it is another number than the last.
+	Check uint64 `json:"check,omitempty"`
 }
 
 // A Snapshot is all that a plane needs to judge.

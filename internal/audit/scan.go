@@ -94,12 +94,12 @@ func Scan(dir string, f Filter) iter.Seq2[Entry, error] {
 // of the series first, and more of them as long as there are too few entries.
 func newest(dir string, f Filter, window int64, yield func(Entry, error) bool) {
 	for ; ; window *= 8 {
-		all, partial, err := readEnds(dir, f, window)
+		all, from, partial, err := readEnds(dir, f, window)
 		if err != nil {
 			yield(Entry{}, err)
 			return
 		}
-		if partial && len(all) < f.Limit {
+		if partial && len(all) < f.Limit && (f.Since.IsZero() || from.After(f.Since)) {
 			continue
 		}
 		for _, e := range all[max(0, len(all)-f.Limit):] {
@@ -112,9 +112,9 @@ func newest(dir string, f Filter, window int64, yield func(Entry, error) bool) {
 }
 
 // readEnds reads the last bytes of each series, as many as window. Where there
-// are more, it leaves out what is older than the beginning of any window: of
-// that time, not all was read.
-func readEnds(dir string, f Filter, window int64) (all []Entry, partial bool, err error) {
+// are more, it leaves out what is older than the beginning of any window, from:
+// of that time, not all was read.
+func readEnds(dir string, f Filter, window int64) (all []Entry, from time.Time, partial bool, err error) {
 	r := reader{dir: dir, filter: f, window: window}
 	defer r.close()
 	j := joiner{filter: f, window: scanWindow}
@@ -124,11 +124,10 @@ func readEnds(dir string, f Filter, window int64) (all []Entry, partial bool, er
 			break
 		}
 		if err != nil {
-			return nil, false, err
+			return nil, from, false, err
 		}
 		j.add(it)
 	}
-	var from time.Time
 	for _, s := range r.series {
 		partial = partial || s.partial
 		if s.partial && s.from.After(from) {
@@ -141,7 +140,7 @@ func readEnds(dir string, f Filter, window int64) (all []Entry, partial bool, er
 		}
 		return true
 	})
-	return all, partial, nil
+	return all, from, partial, nil
 }
 
 // time is that of the decision, the summary or the gap; a damaged line has

@@ -285,3 +285,6 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a.UTC().Truncate(time.Second)
 }
+
+// Validity returns the times between which the root is valid.
+func (r *Root) Validity() (from, to time.Time) { return r.cert.NotBefore, r.cert.NotAfter }

@@ -61,6 +61,8 @@ type Config struct {
 	Wildcards Wildcards `yaml:"wildcards"`
 	// Grants bound the rules that agents have for a time.
 	Grants Grants `yaml:"grants"`
+	// Doctor says when the self-test runs by itself.
+	Doctor Doctor `yaml:"doctor"`
 }
 
 // Limits bound one session of an agent.
@@ -93,6 +95,7 @@ func Default() Config {
 		Limits:    Limits{PIDs: 4096, MemoryMiB: 8192},
 		Wildcards: Wildcards{Names: 256, Octets: 8192, AllNames: 4096, NameOctets: 100, NameLabels: 8},
 		Grants:    Grants{Max: 24 * time.Hour},
+		Doctor:    Doctor{Every: time.Hour},
 	}
 }
 
@@ -159,6 +162,9 @@ func (c Config) Validate() error {
 		errs = append(errs, c.Credentials[name].validate("credentials "+name, name)...)
 	}
 	errs = append(errs, c.ParentProxy.validate()...)
+	if err := c.Doctor.validate(); err != nil {
+		errs = append(errs, err)
+	}
 	l := c.Limits
 	if l.PIDs < 8 || l.MemoryMiB < 16 || l.CPUPercent < 0 {
 		errs = append(errs, fmt.Errorf("limits: need pids >= 8, memory_mib >= 16 and cpu_percent >= 0, have %d, %d and %d", l.PIDs, l.MemoryMiB, l.CPUPercent))

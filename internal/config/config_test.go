@@ -14,7 +14,7 @@ import (
 
 func TestBadConfigurationNamesEveryProblem(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":      {"version: 1\nresolver: [1.1.1.1]\n", `line 2: unknown key "resolver" (known here: version, resolvers, upstream_roots, system_roots, credentials, parent_proxy, placement, limits, wildcards, grants)`},
+		"unknown key":      {"version: 1\nresolver: [1.1.1.1]\n", `line 2: unknown key "resolver" (known here: version, resolvers, upstream_roots, system_roots, credentials, parent_proxy, placement, limits, wildcards, grants, doctor)`},
 		"unknown limit":    {"version: 1\nlimits: {pid: 1}\n", `line 2: unknown key "pid" (known here: pids, memory_mib, cpu_percent)`},
 		"a list":           {"- version: 1\n", "line 1: wants keys and values, has a list"},
 		"no list":          {"version: 1\nresolvers: 192.0.2.1\n", `line 2: wants a list, has "192.0.2.1"`},
@@ -29,6 +29,8 @@ func TestBadConfigurationNamesEveryProblem(t *testing.T) {
 		"limits too small": {"version: 1\nlimits: {pids: 1, memory_mib: 64}\n", "limits"},
 		"wrong type":       {"version: one\n", `line 1: wants a number, has "one"`},
 		"no wildcards":     {"version: 1\nwildcards: {names: 0}\n", "wildcards"},
+		"a hasty doctor":   {"version: 1\ndoctor: {every: 1s}\n", "less than 1m"},
+		"a doctor of word": {"version: 1\ndoctor: {every: often}\n", "wants a duration such as 24h"},
 		"no roots at all":  {"version: 1\nsystem_roots: false\n", "leaves no root"},
 		"roots of a word":  {"version: 1\nsystem_roots: maybe\n", `line 2: wants true or false, has "maybe"`},
 

@@ -6,6 +6,7 @@ package egress
 import (
 	"errors"
 
+	"bawn/internal/addr"
 	"bawn/internal/audit"
 	"bawn/internal/codes"
 	"bawn/internal/verdict"
@@ -15,7 +16,7 @@ import (
 func (x *exchange) record(v verdict.Verdict) error {
 	r := &x.rec
 	r.Host, r.Port = x.host.String(), x.port
-	r.Sensitive, r.Credential, r.Vetted = x.d.Sensitive, x.d.Credential, ""
+	r.Sensitive, r.Credential, r.Vetted = x.d.Sensitive || addr.IsMetadataHost(r.Host) || addr.IsMetadataHost(r.Asked), x.d.Credential, ""
 	if v.Allowed() && x.throughParent() {
 		r.Vetted = vettedByParent
 	}

@@ -50,6 +50,10 @@ type Holder struct {
 	learn func([]apitype.SnapshotAgent)
 
 	parent  func() apitype.ParentHealth // nil: there is none
+	checks  func(context.Context) apitype.ResolverReport
+	report  atomic.Pointer[apitype.ResolverReport] // of the newest check
+	asked   uint64                                 // its number; of Run
+	running sync.WaitGroup                         // checks
 	held    atomic.Pointer[held]
 	mu      sync.Mutex
 	changed chan struct{}
@@ -78,6 +82,23 @@ func (h *Holder) Learn(f func([]apitype.SnapshotAgent)) { h.learn = f }
 
 // Reports has each beat say how the parent proxy does. Call it before Run.
 func (h *Holder) Reports(parent func() apitype.ParentHealth) { h.parent = parent }
+
+// Checks has resolvers asked when admin wants to know how they do. Call it
+// before Run.
+func (h *Holder) Checks(check func(context.Context) apitype.ResolverReport) { h.checks = check }
+
+// check starts the check that admin asks for. No beat waits for it.
+func (h *Holder) check(ctx context.Context, number uint64) {
+	if number == 0 || number == h.asked || h.checks == nil {
+		return
+	}
+	h.asked = number
+	h.running.Go(func() {
+		r := h.checks(ctx)
+		r.Check = number
+		h.report.Store(&r)
+	})
+}
 
 // bootTime reads CLOCK_BOOTTIME, which goes on while the machine is suspended.
 func bootTime() time.Duration {
@@ -129,6 +150,7 @@ func (h *Holder) Run(ctx context.Context) error {
 	watch := sync.WaitGroup{}
 	watch.Go(func() { h.watchLapse(ctx) })
 	defer watch.Wait()
+	defer h.running.Wait()
 	failing := false
 	for ctx.Err() == nil {
 		err := h.beat(ctx)
@@ -161,10 +183,11 @@ func (h *Holder) watchLapse(ctx context.Context) {
 
 func (h *Holder) beat(ctx context.Context) error {
 	asked := h.now()
+	life := ctx
 	ctx, cancel := context.WithTimeout(ctx, apitype.LeaseTTL)
 	defer cancel()
 	old := h.held.Load()
-	ask := apitype.LeaseAsk{Plane: h.plane}
+	ask := apitype.LeaseAsk{Plane: h.plane, Resolvers: h.report.Load()}
 	if old != nil {
 		ask.Have = old.tag
 	}
@@ -176,6 +199,7 @@ func (h *Holder) beat(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking for the lease: %w", err)
 	}
+	h.check(life, answer.Check)
 	until := int64(asked + apitype.LeaseTTL)
 	if answer.Snapshot == nil {
 		if old == nil || answer.Tag != old.tag {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bawn/internal/inspect"
 	"bawn/internal/netd/netdapi"
 	"bawn/internal/netkern"
 	"bawn/internal/netplan"
@@ -24,12 +25,13 @@ import (
 
 // Options says what a Server works on.
 type Options struct {
-	State       string   // Bawn's state directory, absolute: agents and public lie below it
-	Mark        string   // names what is made in the kernel: "bawn", or "bawn-" and 8 hex digits
-	AdminUID    uint32   // who may use admin's verbs, besides root
-	ProxyUID    uint32   // who may take listeners, besides root
-	OperatorGID uint32   // the group of operators, who may lend directories
-	Hide        []string // directories of the host that no agent sees: configuration and sockets
+	State       string       // Bawn's state directory, absolute: agents and public lie below it
+	Mark        string       // names what is made in the kernel: "bawn", or "bawn-" and 8 hex digits
+	AdminUID    uint32       // who may use admin's verbs, besides root
+	ProxyUID    uint32       // who may take listeners, besides root
+	OperatorGID uint32       // the group of operators, who may lend directories
+	Hide        []string     // directories of the host that no agent sees: configuration and sockets
+	Inspect     inspect.Host // where the self-test looks at the host
 	Version     string
 	Log         *slog.Logger
 	Now         func() time.Time

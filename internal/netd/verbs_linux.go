@@ -36,6 +36,8 @@ var verbs = map[netdapi.Verb]verb{
 	netdapi.VerbDial:          {admin: true, do: with((*Server).dial)},
 	netdapi.VerbCounters:      {admin: true, do: with((*Server).counters)},
 	netdapi.VerbReach:         {admin: true, do: with((*Server).reach)},
+	netdapi.VerbLures:         {admin: true, do: bare((*Server).lures)},
+	netdapi.VerbExamine:       {admin: true, do: bare((*Server).examine)},
 	netdapi.VerbListeners:     {proxy: true, do: bare((*Server).listeners)},
 	netdapi.VerbListenerAck:   {proxy: true, do: with((*Server).acknowledge)},
 }

@@ -43,6 +43,12 @@ type Config struct {
 	Abstract []string         `json:"abstract,omitempty"` // names of abstract sockets on the host, without the leading NUL
 	Services []string         `json:"services,omitempty"` // paths of local services' sockets
 	Own      []string         `json:"own,omitempty"`      // paths of Bawn's own sockets
+	Files    []string         `json:"files,omitempty"`    // paths of Bawn's own files and directories
+	Spools   []string         `json:"spools,omitempty"`   // directories by which others would run something for the agent
+	// Datagrams are UDP services of the host that answer, as Loopback's do.
+	Datagrams []netip.AddrPort `json:"datagrams,omitempty"`
+	// Sources are ports from which a connection is tried.
+	Sources []uint16 `json:"sources,omitempty"`
 }
 
 // Default is the configuration for a session in the placement given, whose
@@ -55,6 +61,7 @@ func Default(placement ids.Placement, proxy netip.AddrPort) Config {
 		Ping: publicAddrs, DNS: resolvers, Metadata: metadata,
 		Loopback: ports(loopback, 22, 25, 80, 111, 443, 631, 2375, 3306, 5432, 5900, 6379, 8000, 8080, 9200, 11434),
 		Services: services, Own: []string{"/run/bawn/admin.sock", "/run/bawn/netd.sock"},
+		Spools: spools, Sources: sources,
 	}
 	if placement == ids.PlacementNetns {
 		c.Nameservers = []netip.Addr{netplan.Gateway}
@@ -65,11 +72,23 @@ func Default(placement ids.Placement, proxy netip.AddrPort) Config {
 // public is where Bawn's public files lie in every view (proc.PublicPath).
 const public = "/run/bawn/public"
 
-// Addresses that look public. Nothing of Bawn's own depends on who has them.
-var publicAddrs = addrs("1.1.1.1", "8.8.8.8", "93.184.215.14", "2606:4700:4700::1111", "2001:4860:4860::8888")
+// Addresses that look public to a firewall and are nobody's (RFC 5737, RFC
+// 3849): should the wall be open, what is sent there reaches nobody.
+var publicAddrs = addrs("192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1")
 
-// resolvers are well-known ones: public, systemd's stub, Docker's.
-var resolvers = addrs("8.8.8.8", "1.1.1.1", "9.9.9.9", "127.0.0.53", "127.0.0.54", "127.0.0.11", "::1", "2001:4860:4860::8888")
+// resolvers are such addresses, and the stubs of systemd and Docker, which
+// answer for a name below "invalid" themselves (RFC 6761).
+var resolvers = addrs("192.0.2.53", "198.51.100.53", "127.0.0.53", "127.0.0.54", "127.0.0.11", "::1", "2001:db8::53")
+
+// spools are where cron, at and systemd look for what others want done.
+var spools = []string{
+	"/var/spool/cron", "/var/spool/cron/crontabs", "/var/spool/cron/atjobs", "/var/spool/at", "/var/spool/atjobs", "/etc/cron.d", "/etc/sudoers.d",
+	"/var/lib/systemd/linger", "/run/systemd/transient", "/run/systemd/system", "/etc/systemd/system", "/usr/lib/systemd/system", "/etc/ld.so.preload.d",
+}
+
+// sources are ports that a rule of another kind might trust: those of the
+// proxy, of resolvers, and usual ones of previews.
+var sources = []uint16{netplan.ProxyPort, 3000, 5173, 8080}
 
 // metadata are where clouds keep their machines' credentials.
 var metadata = addrs(

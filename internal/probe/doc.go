@@ -7,8 +7,14 @@
 // [Run] is the program that stands in the agent's place: Bawn's own binary, run
 // as an agent whose policy allows nothing. It tries every way out that it
 // knows, all at once, and writes one [Try] a line. [Evaluate] is pure: it turns
-// the tries, and what the firewall counted meanwhile, into the lines of bawn
+// the tries, and what the firewall counted meanwhile, into findings of package
 // doctor.
+//
+// # What is harmed if the wall is open
+//
+// Nothing. Tries aim at addresses of documentation, at local stubs that answer
+// for "invalid" themselves, at metadata services, of which a page is asked that
+// tells nothing, and at listeners opened for the purpose.
 //
 // # What counts as out
 //

@@ -5,59 +5,44 @@ package probe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
-	"bawn/internal/apitype"
+	"bawn/internal/doctor"
 	"bawn/internal/ids"
 	"bawn/internal/netplan"
 )
 
-// A rule is how the tries of one check are judged.
+// A rule is how the tries of one check are judged. What is not in rules is
+// judged by the usual one: none may have got out.
 type rule struct {
-	check Check
-	title string
-	// answered says that Bawn must have answered every try; otherwise it is
-	// enough that none got out.
-	answered bool
-	only     ids.Placement // empty: every placement
+	answered bool          // Bawn must have answered every try
+	refused  bool          // something must have refused every try, or Bawn answered; silence may be a packet on its way
 	limit    ids.Placement // the placement whose documented limits it may tell
-	fix      map[ids.Placement]string
 }
 
-// The fixes, where more than one check has the same.
-const (
-	fixLink  = "something put a link into the agent's network namespace: keep programs that move links between namespaces away from it, and start bawn up again"
-	fixTable = "the table inet bawn does not hold: look at nft list table inet bawn, find what else changes the rules, and start bawn up again"
-	fixView  = "something shows the host's /run or /var in the agent's view: agents see /usr, /opt, /nix and /gnu of the host; move the socket elsewhere"
-	fixProxy = "the proxy does not refuse as it must: look at bawn status and at the proxy's log; bawn up starts it again"
-)
-
-func both(fix string) map[ids.Placement]string {
-	return map[ids.Placement]string{ids.PlacementNetns: fix, ids.PlacementUID: fix}
+var rules = map[Check]rule{
+	CheckTCP: {refused: true}, CheckUDP: {refused: true}, CheckDNS: {refused: true}, CheckMetadata: {refused: true},
+	CheckLoopback: {refused: true}, CheckSource: {refused: true},
+	CheckAbstract: {limit: ids.PlacementUID},
+	CheckProxy:    {answered: true}, CheckResolver: {answered: true}, CheckCertificates: {answered: true},
 }
 
-func each(netns, uid string) map[ids.Placement]string {
-	return map[ids.Placement]string{ids.PlacementNetns: netns, ids.PlacementUID: uid}
+// tried are the checks that are made of tries.
+func tried(p ids.Placement) (names []Check) {
+	for _, c := range doctor.All {
+		switch {
+		case c.Group != doctor.Place && c.Group != doctor.Gate:
+		case c.Name == doctor.SelfTest, c.Name == doctor.OnRecord, c.Name == doctor.OneCode, c.Name == doctor.Counted:
+		case c.Only == "" || c.Only == p:
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
-// rules are the lines of doctor, in their order.
-var rules = []rule{
-	{check: CheckLinks, title: "no link to anywhere", only: ids.PlacementNetns, fix: both(fixLink)},
-	{check: CheckTCP, title: "direct TCP", fix: each(fixLink, fixTable)},
-	{check: CheckUDP, title: "direct UDP", fix: each(fixLink, fixTable)},
-	{check: CheckICMP, title: "ICMP", fix: each(fixLink, fixTable)},
-	{check: CheckDNS, title: "other resolvers", fix: each(fixLink, fixTable)},
-	{check: CheckMetadata, title: "cloud metadata", fix: each(fixLink, fixTable)},
-	{check: CheckLoopback, title: "the host's loopback", fix: each(fixLink, fixTable)},
-	{check: CheckServices, title: "local services", fix: both(fixView)},
-	{check: CheckAbstract, title: "abstract sockets", limit: ids.PlacementUID, fix: each(fixLink,
-		"Linux 6.12 or newer with Landlock keeps agents from the host's abstract sockets; or use the netns placement, where there are none")},
-	{check: CheckOwn, title: "Bawn's own sockets", fix: both(fixView)},
-	{check: CheckKernel, title: "the kernel's back doors", fix: both("the agent's list of system calls does not hold: a kernel with CONFIG_SECCOMP_FILTER is needed, and Bawn's binary must be its own, unchanged")},
-	{check: CheckProxy, title: "a name that is not allowed, by the proxy", answered: true, fix: both(fixProxy)},
-	{check: CheckResolver, title: "a name that is not allowed, by DNS", answered: true, only: ids.PlacementNetns, fix: both(fixProxy)},
-	{check: CheckCertificates, title: "Bawn's certificates", answered: true, fix: both("the agent cannot read Bawn's public certificates: look at the permissions of the directory public in Bawn's state directory, which everybody must be able to read")},
-}
+// fixLink mends most of what gets out of a namespace.
+const fixLink = "something put a link into the agent's network namespace: keep programs that move links between namespaces away from it, and start Bawn again"
 
 // moved are the counters that the probe's tries must have moved: silence proves
 // nothing by itself.
@@ -67,50 +52,74 @@ var moved = map[ids.Placement][]string{
 }
 
 // Evaluate turns the tries of one placement, and the packets that the firewall
-// had counted before and after, into lines. A check without a try is a failed
-// one.
-func Evaluate(placement ids.Placement, tries []Try, before, after map[string]uint64) []apitype.DoctorLine {
+// had counted before and after, into findings. A check without a try is a
+// failed one.
+func Evaluate(placement ids.Placement, tries []Try, before, after map[string]uint64) []doctor.Finding {
 	byCheck := map[Check][]Try{}
 	for _, t := range tries {
 		byCheck[t.Check] = append(byCheck[t.Check], t)
 	}
-	var lines []apitype.DoctorLine
-	for _, r := range rules {
-		if r.only == "" || r.only == placement {
-			lines = append(lines, r.judge(placement, byCheck[r.check]))
-		}
+	var list []doctor.Finding
+	for _, name := range tried(placement) {
+		list = append(list, rules[name].judge(name, placement, byCheck[name]))
 	}
-	return append(lines, judgeCounters(placement, before, after))
+	list = append(list, oneCode(tries), judgeCounters(placement, before, after))
+	for i := range list {
+		list[i].Placement = placement
+	}
+	return list
 }
 
-func (r rule) judge(placement ids.Placement, tries []Try) apitype.DoctorLine {
-	line := apitype.DoctorLine{Placement: placement, Check: r.title}
+func (r rule) judge(name Check, placement ids.Placement, tries []Try) doctor.Finding {
+	f := doctor.Finding{Name: name, State: doctor.Fail}
 	var bad, limits []string
 	for _, t := range tries {
 		if t.Outcome == GotOut && t.Limit && r.limit == placement {
 			limits = append(limits, t.Target)
-		} else if t.Outcome == GotOut || r.answered && t.Outcome != Answered {
-			bad = append(bad, strings.TrimSpace(t.Target+" "+t.Detail))
+		} else if why := r.wrong(placement, t); why != "" {
+			bad = append(bad, strings.TrimSpace(t.Target+" "+why))
 		}
 	}
 	switch {
 	case len(tries) == 0:
-		line.Detail = "was not tried"
-		line.Fix = "run bawn doctor again; if this stays, the probe cannot run in the agent's place: look at netd's log"
+		f.Seen = "was not tried"
+		f.Fix = "run bawn doctor again; if this stays, the probe cannot run in the agent's place: look at netd's log"
 	case len(bad) > 0:
-		line.Detail = summary(bad)
-		line.Fix = r.fix[placement]
+		f.Seen = doctor.Summary(bad)
+		if placement == ids.PlacementNetns && networked[name] {
+			f.Fix = fixLink
+		}
 	case len(limits) > 0:
-		line.OK = true
-		line.Detail = "open on this kernel: " + summary(limits) + ": " + r.fix[placement]
+		f.State = doctor.Warn
+		f.Seen = "open on this kernel: " + doctor.Summary(limits)
 	default:
-		line.OK = true
-		line.Detail = fmt.Sprintf("%d tries, %s", len(tries), r.word())
+		f.State = doctor.OK
+		f.Seen = fmt.Sprintf("%d tries, %s", len(tries), r.word())
 		if len(tries) == 1 {
-			line.Detail = "1 try, " + r.word()
+			f.Seen = "1 try, " + r.word()
 		}
 	}
-	return line
+	return f
+}
+
+// networked are the checks that fail in a namespace because of a link.
+var networked = map[Check]bool{
+	CheckLinks: true, CheckTCP: true, CheckUDP: true, CheckICMP: true, CheckDNS: true, CheckMetadata: true, CheckLoopback: true, CheckAbstract: true,
+}
+
+// wrong says why a try is a failure, or nothing. In a namespace a connection
+// that Bawn holds is silent too; there, what would be silent on its way out is
+// counted.
+func (r rule) wrong(placement ids.Placement, t Try) string {
+	switch {
+	case t.Outcome == GotOut:
+		return t.Detail + " "
+	case r.answered && t.Outcome != Answered:
+		return t.Detail + " "
+	case r.refused && placement == ids.PlacementUID && t.Silent:
+		return "went into silence: nothing refused it"
+	}
+	return ""
 }
 
 func (r rule) word() string {
@@ -120,17 +129,41 @@ func (r rule) word() string {
 	return "none got out"
 }
 
-// summary names the first few.
-func summary(list []string) string {
-	const most = 3
-	if len(list) <= most {
-		return strings.Join(list, "; ")
+// oneCode looks whether the canary was refused with one code, whatever the
+// path.
+func oneCode(tries []Try) doctor.Finding {
+	f := doctor.Finding{Name: doctor.OneCode, State: doctor.Fail}
+	paths := 0
+	byCode := map[string][]string{}
+	var codes []string
+	for _, t := range tries {
+		if !t.Canary || t.Outcome != Answered {
+			continue
+		}
+		paths++
+		if byCode[t.Code] == nil {
+			codes = append(codes, t.Code)
+		}
+		byCode[t.Code] = append(byCode[t.Code], t.Target)
 	}
-	return fmt.Sprintf("%s; and %d more", strings.Join(list[:most], "; "), len(list)-most)
+	slices.Sort(codes)
+	switch {
+	case paths < 2:
+		f.Seen = fmt.Sprintf("the canary was refused on %d paths", paths)
+	case len(codes) > 1 || codes[0] == "":
+		var said []string
+		for _, c := range codes {
+			said = append(said, fmt.Sprintf("%q by %s", c, byCode[c][0]))
+		}
+		f.Seen = strings.Join(said, "; ")
+	default:
+		f.State, f.Seen = doctor.OK, fmt.Sprintf("%s, on %d paths", codes[0], paths)
+	}
+	return f
 }
 
-func judgeCounters(placement ids.Placement, before, after map[string]uint64) apitype.DoctorLine {
-	line := apitype.DoctorLine{Placement: placement, Check: "the firewall counted the tries"}
+func judgeCounters(placement ids.Placement, before, after map[string]uint64) doctor.Finding {
+	f := doctor.Finding{Name: doctor.Counted, State: doctor.Fail}
 	var still, seen []string
 	for _, name := range moved[placement] {
 		if after[name] <= before[name] {
@@ -140,11 +173,9 @@ func judgeCounters(placement ids.Placement, before, after map[string]uint64) api
 		}
 	}
 	if len(still) > 0 || len(seen) == 0 {
-		line.Detail = "did not move: " + strings.Join(still, ", ")
-		line.Fix = "the rules are not where the agent's packets pass: start bawn up again, and look for another program that changes the firewall"
-		return line
+		f.Seen = "did not move: " + strings.Join(still, ", ")
+		return f
 	}
-	line.OK = true
-	line.Detail = strings.Join(seen, ", ")
-	return line
+	f.State, f.Seen = doctor.OK, strings.Join(seen, ", ")
+	return f
 }

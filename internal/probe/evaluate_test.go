@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"bawn/internal/apitype"
+	"bawn/internal/doctor"
 	"bawn/internal/ids"
 	"bawn/internal/netplan"
 	"bawn/internal/probe"
@@ -24,12 +24,16 @@ func good() []probe.Try {
 	var tries []probe.Try
 	for _, c := range []probe.Check{
 		probe.CheckLinks, probe.CheckTCP, probe.CheckUDP, probe.CheckICMP, probe.CheckDNS, probe.CheckMetadata, probe.CheckLoopback,
-		probe.CheckServices, probe.CheckAbstract, probe.CheckOwn, probe.CheckKernel,
+		probe.CheckServices, probe.CheckAbstract, probe.CheckOwn, probe.CheckKernel, probe.CheckProtocols, probe.CheckSource, probe.CheckOwnFiles,
+		probe.CheckRights, probe.CheckOthers,
 	} {
 		tries = append(tries, probe.Try{Check: c, Target: "a", Outcome: probe.Blocked}, probe.Try{Check: c, Target: "b", Outcome: probe.Answered})
 	}
-	for _, c := range []probe.Check{probe.CheckProxy, probe.CheckResolver, probe.CheckCertificates} {
+	for _, c := range []probe.Check{probe.CheckProxy, probe.CheckTransparent, probe.CheckResolver, probe.CheckCertificates} {
 		tries = append(tries, probe.Try{Check: c, Target: "a", Outcome: probe.Answered, Code: "host_not_allowed"})
+	}
+	for _, path := range []string{"CONNECT", "GET"} {
+		tries = append(tries, probe.Try{Check: probe.CheckProxy, Target: path, Outcome: probe.Answered, Code: "host_not_allowed", Canary: true})
 	}
 	return tries
 }
@@ -40,10 +44,10 @@ func counted(n uint64) map[string]uint64 {
 	return map[string]uint64{netplan.CountRedirected: n, netplan.CountUDP: n, netplan.CountDenied4: n}
 }
 
-func failed(lines []apitype.DoctorLine) (checks []string) {
-	for _, l := range lines {
-		if !l.OK {
-			checks = append(checks, l.Check)
+func failed(list []doctor.Finding) (checks []doctor.Name) {
+	for _, f := range list {
+		if f.State != doctor.OK && f.State != doctor.Warn {
+			checks = append(checks, f.Name)
 		}
 	}
 	return checks
@@ -51,39 +55,56 @@ func failed(lines []apitype.DoctorLine) (checks []string) {
 
 func TestAGoodRunIsGood(t *testing.T) {
 	for _, p := range placements {
-		lines := probe.Evaluate(p, good(), counted(1), counted(2))
-		if bad := failed(lines); len(bad) > 0 || len(lines) < 12 {
-			t.Errorf("%s: %v of %d", p, bad, len(lines))
+		list := probe.Evaluate(p, good(), counted(1), counted(2))
+		if bad := failed(list); len(bad) > 0 || len(list) < 12 {
+			t.Errorf("%s: %v of %d", p, bad, len(list))
 		}
 	}
+}
+
+// only are the checks that a placement does not have.
+func only(p ids.Placement, c probe.Check) bool {
+	row, _ := doctor.Find(c)
+	return row.Only == "" || row.Only == p
 }
 
 // Each check has a run in which it, and it alone, fails, and then says how to
 // mend it.
 func TestI12EachCheckCanFail(t *testing.T) {
 	for _, p := range placements {
-		seen := map[string]bool{}
+		seen := map[doctor.Name]bool{}
 		for i, try := range good() {
-			if p == ids.PlacementUID && (try.Check == probe.CheckLinks || try.Check == probe.CheckResolver) {
-				continue // the host has links, and no resolver of Bawn's
+			if !only(p, try.Check) {
+				continue
 			}
 			tries := good()
 			tries[i].Outcome, tries[i].Target, tries[i].Detail = probe.GotOut, "the hole", "bytes came"
-			lines := probe.Evaluate(p, tries, counted(1), counted(2))
-			bad := failed(lines)
+			tries[i].Canary = false
+			if try.Canary {
+				continue // without it there is one path left, which is another failure
+			}
+			list := probe.Evaluate(p, tries, counted(1), counted(2))
+			bad := failed(list)
 			if len(bad) != 1 {
 				t.Errorf("%s, %s: %v", p, try.Check, bad)
 				continue
 			}
 			seen[bad[0]] = true
-			n := slices.IndexFunc(lines, func(l apitype.DoctorLine) bool { return !l.OK })
-			if l := lines[n]; l.Fix == "" || l.Detail != "the hole bytes came" || l.Placement != p {
+			n := slices.IndexFunc(list, func(f doctor.Finding) bool { return f.State == doctor.Fail })
+			if l := list[n].Line(); l.Fix == "" || l.Detail != "the hole bytes came" || l.Placement != p {
 				t.Errorf("%s, %s: %+v", p, try.Check, l)
 			}
 		}
 		still := probe.Evaluate(p, good(), counted(2), counted(2))
 		if bad := failed(still); len(bad) != 1 {
 			t.Errorf("%s, counters: %v", p, bad)
+		} else {
+			seen[bad[0]] = true
+		}
+		two := good()
+		two[len(two)-1].Code = "path_not_allowed"
+		if bad := failed(probe.Evaluate(p, two, counted(1), counted(2))); len(bad) != 1 {
+			t.Errorf("%s, two codes: %v", p, bad)
 		} else {
 			seen[bad[0]] = true
 		}
@@ -99,10 +120,43 @@ func TestI12WhatWasNotTriedHasFailed(t *testing.T) {
 		if bad := failed(all); len(bad) != len(all) {
 			t.Errorf("%s: %d of %d failed", p, len(bad), len(all))
 		}
-		for _, l := range all {
-			if l.Fix == "" {
-				t.Errorf("%s: no fix", l.Check)
+		for _, f := range all {
+			if f.Line().Fix == "" {
+				t.Errorf("%s: no fix", f.Name)
 			}
+		}
+	}
+}
+
+// TestI1SilenceIsNoRefusal: in the host's network what nothing refused may be on
+// its way out. In a namespace Bawn's own listener may hold a connection.
+func TestI1SilenceIsNoRefusal(t *testing.T) {
+	for _, check := range []probe.Check{probe.CheckTCP, probe.CheckUDP, probe.CheckDNS, probe.CheckMetadata, probe.CheckLoopback, probe.CheckSource} {
+		for p, want := range map[ids.Placement][]doctor.Name{ids.PlacementNetns: nil, ids.PlacementUID: {check}} {
+			tries := append(good(), probe.Try{Check: check, Target: "x", Outcome: probe.Blocked, Silent: true})
+			if bad := failed(probe.Evaluate(p, tries, counted(1), counted(2))); !slices.Equal(bad, want) {
+				t.Errorf("%s %s: %v", p, check, bad)
+			}
+		}
+	}
+}
+
+// TestOneDenialHasOneCode on every path; a path without a code has none.
+func TestOneDenialHasOneCode(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func([]probe.Try) []probe.Try
+		want   string
+	}{
+		"all the same": {func(l []probe.Try) []probe.Try { return l }, "host_not_allowed, on 2 paths"},
+		"another code": {func(l []probe.Try) []probe.Try { l[len(l)-1].Code = "x"; return l }, `"host_not_allowed" by CONNECT; "x" by GET`},
+		"no code":      {func(l []probe.Try) []probe.Try { l[len(l)-1].Code = ""; return l }, `"" by GET; "host_not_allowed" by CONNECT`},
+		"one path":     {func(l []probe.Try) []probe.Try { return l[:len(l)-1] }, "the canary was refused on 1 paths"},
+		"not refused":  {func(l []probe.Try) []probe.Try { l[len(l)-1].Outcome = probe.GotOut; return l }, "the canary was refused on 1 paths"},
+	} {
+		list := probe.Evaluate(ids.PlacementUID, c.change(good()), counted(1), counted(2))
+		n := slices.IndexFunc(list, func(f doctor.Finding) bool { return f.Name == doctor.OneCode })
+		if f := list[n]; f.Seen != c.want || (f.State == doctor.OK) != (name == "all the same") {
+			t.Errorf("%s: %+v", name, f)
 		}
 	}
 }
@@ -120,12 +174,12 @@ func TestADocumentedLimitIsToldAndIsNoFailure(t *testing.T) {
 		{ids.PlacementNetns, limit, 1}, // there is no such limit there
 		{ids.PlacementUID, elsewhere, 1},
 	} {
-		lines := probe.Evaluate(c.placement, append(good(), c.try), counted(1), counted(2))
-		if bad := failed(lines); len(bad) != c.failures {
+		list := probe.Evaluate(c.placement, append(good(), c.try), counted(1), counted(2))
+		if bad := failed(list); len(bad) != c.failures {
 			t.Errorf("%s %s: %q", c.placement, c.try.Check, bad)
 		}
-		told := slices.ContainsFunc(lines, func(l apitype.DoctorLine) bool {
-			return l.OK && strings.HasPrefix(l.Detail, "open on this kernel: unix @x: Linux 6.12")
+		told := slices.ContainsFunc(list, func(f doctor.Finding) bool {
+			return f.State == doctor.Warn && f.Seen == "open on this kernel: unix @x" && strings.HasPrefix(f.Line().Fix, "Linux 6.12")
 		})
 		if told != (c.failures == 0) {
 			t.Errorf("%s %s: told %v", c.placement, c.try.Check, told)
@@ -135,7 +189,7 @@ func TestADocumentedLimitIsToldAndIsNoFailure(t *testing.T) {
 
 func TestSilenceOfTheProxyIsNoRefusal(t *testing.T) {
 	for i, try := range good() {
-		if try.Check != probe.CheckProxy && try.Check != probe.CheckCertificates {
+		if try.Check != probe.CheckProxy && try.Check != probe.CheckCertificates || try.Canary {
 			continue
 		}
 		tries := good()
@@ -151,9 +205,9 @@ func TestTheFirstFewAreNamed(t *testing.T) {
 	for range 9 {
 		tries = append(tries, probe.Try{Check: probe.CheckTCP, Target: "x", Outcome: probe.GotOut})
 	}
-	for _, l := range probe.Evaluate(ids.PlacementNetns, tries, counted(1), counted(2)) {
-		if !l.OK && l.Detail != "x; x; x; and 6 more" {
-			t.Errorf("%q", l.Detail)
+	for _, f := range probe.Evaluate(ids.PlacementNetns, tries, counted(1), counted(2)) {
+		if f.State == doctor.Fail && f.Seen != "x; x; x; and 6 more" {
+			t.Errorf("%q", f.Seen)
 		}
 	}
 }

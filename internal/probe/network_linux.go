@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tcp connects to an address directly and looks who is there.
@@ -26,7 +28,7 @@ func (p *prober) tcp(check Check, to netip.AddrPort) trial {
 		t := Try{Check: check, Target: "tcp " + to.String(), Outcome: Blocked}
 		c, err := dial(ctx, "tcp", to.String())
 		if err != nil {
-			t.Detail = reason(err)
+			t.Detail, t.Silent = reason(err), silent(err)
 			return t
 		}
 		defer c.Close()
@@ -58,9 +60,14 @@ func dial(ctx context.Context, network, to string) (net.Conn, error) {
 	return c, nil
 }
 
+// silent reports whether nothing refused what was sent: the time ran out.
+func silent(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, unix.ETIMEDOUT)
+}
+
 // reason shortens an error to what the kernel said.
 func reason(err error) string {
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+	if silent(err) {
 		return "no answer"
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
@@ -206,9 +213,9 @@ func (p *prober) isBawn(chain []*x509.Certificate) bool {
 }
 
 // byProxy asks the explicit proxy for what it must refuse.
-func (p *prober) byProxy(method, target, host string) trial {
+func (p *prober) byProxy(check Check, method, target, host string) trial {
 	return func(ctx context.Context) Try {
-		t := Try{Check: CheckProxy, Target: "proxy " + method + " " + target, Outcome: Blocked}
+		t := Try{Check: check, Target: "proxy " + method + " " + target, Outcome: Blocked}
 		c, err := dial(ctx, "tcp", p.Proxy.String())
 		if err != nil {
 			t.Detail = "the proxy: " + reason(err)
@@ -224,9 +231,9 @@ func (p *prober) byProxy(method, target, host string) trial {
 }
 
 // udp sends what a server on that port would answer.
-func (p *prober) udp(to netip.AddrPort) trial {
+func (p *prober) udp(check Check, to netip.AddrPort) trial {
 	return func(ctx context.Context) Try {
-		t := Try{Check: CheckUDP, Target: "udp " + to.String(), Outcome: Blocked}
+		t := Try{Check: check, Target: "udp " + to.String(), Outcome: Blocked}
 		c, err := dial(ctx, "udp", to.String())
 		if err != nil {
 			t.Detail = reason(err)
@@ -235,7 +242,7 @@ func (p *prober) udp(to netip.AddrPort) trial {
 		defer c.Close()
 		n, err := exchange(c, p.datagram(to.Port()))
 		if err != nil {
-			t.Detail = reason(err)
+			t.Detail, t.Silent = reason(err), silent(err)
 			return t
 		}
 		t.Outcome, t.Detail = GotOut, fmt.Sprintf("%d bytes came back", n)

@@ -28,6 +28,7 @@ import (
 	"testing"
 	"time"
 
+	"bawn/internal/doctor"
 	"bawn/internal/ids"
 	"bawn/internal/probe"
 	"bawn/internal/roottest"
@@ -86,7 +87,8 @@ func out(tries []probe.Try, check probe.Check) (targets []string) {
 // kernel refuses it little.
 var networkChecks = []probe.Check{
 	probe.CheckLinks, probe.CheckTCP, probe.CheckUDP, probe.CheckDNS, probe.CheckMetadata, probe.CheckLoopback,
-	probe.CheckServices, probe.CheckAbstract, probe.CheckOwn, probe.CheckProxy, probe.CheckResolver, probe.CheckCertificates,
+	probe.CheckServices, probe.CheckAbstract, probe.CheckOwn, probe.CheckOwnFiles, probe.CheckSource, probe.CheckProxy, probe.CheckTransparent,
+	probe.CheckResolver, probe.CheckCertificates,
 }
 
 func TestNothingGetsOutOfAnEmptyPlace(t *testing.T) {
@@ -103,8 +105,12 @@ func TestNothingGetsOutOfAnEmptyPlace(t *testing.T) {
 		}
 	}
 	// As root, on the other hand, the back doors are open, and seen to be.
-	if got := out(tries, probe.CheckKernel); !slices.Contains(got, "account") || !slices.Contains(got, "packet socket") {
-		t.Errorf("kernel: %q", got)
+	for check, want := range map[probe.Check]string{
+		probe.CheckKernel: "account", probe.CheckProtocols: "socket packets", probe.CheckRights: "no_new_privs",
+	} {
+		if got := out(tries, check); !slices.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", check, got, want)
+		}
 	}
 }
 
@@ -112,12 +118,12 @@ func TestNothingGetsOutOfAnEmptyPlace(t *testing.T) {
 func TestEachHoleIsFound(t *testing.T) {
 	for scene, want := range map[string]map[probe.Check]string{
 		"link":              {probe.CheckLinks: "links"},
-		"banner":            {probe.CheckTCP: "tcp 1.1.1.1:22"},
-		"web":               {probe.CheckTCP: "tcp 1.1.1.1:80"},
-		"foreign TLS":       {probe.CheckTCP: "tcp 1.1.1.1:443"},
-		"udp":               {probe.CheckUDP: "udp 1.1.1.1:123"},
-		"ping":              {probe.CheckICMP: "icmp raw 1.1.1.1"},
-		"resolver":          {probe.CheckDNS: "dns udp 9.9.9.9:53"},
+		"banner":            {probe.CheckTCP: "tcp 192.0.2.1:22"},
+		"web":               {probe.CheckTCP: "tcp 192.0.2.1:80"},
+		"foreign TLS":       {probe.CheckTCP: "tcp 192.0.2.1:443"},
+		"udp":               {probe.CheckUDP: "udp 192.0.2.1:123"},
+		"ping":              {probe.CheckICMP: "icmp raw 192.0.2.1"},
+		"resolver":          {probe.CheckDNS: "dns udp 198.51.100.53:53"},
 		"metadata":          {probe.CheckMetadata: "tcp 169.254.169.254:80"},
 		"host service":      {probe.CheckLoopback: "tcp 127.0.0.1:5432"},
 		"local service":     {probe.CheckServices: "service.sock"},
@@ -126,6 +132,10 @@ func TestEachHoleIsFound(t *testing.T) {
 		"proxy lets go":     {probe.CheckProxy: "proxy CONNECT canary.bawn.invalid:443"},
 		"proxy and no code": {probe.CheckProxy: "proxy CONNECT canary.bawn.invalid:443"},
 		"resolver answers":  {probe.CheckResolver: "dns udp 198.18.0.1:53"},
+		"source port":       {probe.CheckSource: "tcp 127.0.0.1:9999 from port 8080"},
+		"own file":          {probe.CheckOwnFiles: "policy.db"},
+		"transparent":       {probe.CheckTransparent: "tcp 203.0.113.7:80"},
+		"datagrams":         {probe.CheckLoopback: "udp 127.0.0.1:9999"},
 	} {
 		t.Run(scene, func(t *testing.T) {
 			tries := stand(t, scene)
@@ -149,14 +159,42 @@ func TestAProxyThatIsGoneHasNotRefused(t *testing.T) {
 		}
 	}
 	lines := probe.Evaluate(ids.PlacementNetns, tries, counted(1), counted(2))
-	if bad := failed(lines); !slices.Contains(bad, "a name that is not allowed, by the proxy") {
+	if bad := failed(lines); !slices.Contains(bad, probe.CheckProxy) {
+		t.Errorf("%q", bad)
+	}
+}
+
+// TestProcessesOfOthersAreSeen: this place has no /proc of its own.
+func TestProcessesOfOthersAreSeen(t *testing.T) {
+	if got := out(stand(t, "another process"), probe.CheckOthers); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestTheSameCodeIsHeardOnEveryPath: the proxy's in its field, the resolver's in
+// its extended error.
+func TestTheSameCodeIsHeardOnEveryPath(t *testing.T) {
+	for scene, want := range map[string]string{
+		"closed": "host_not_allowed, on 4 paths", "another code by DNS": `"dns_label_budget" by dns `, "no code by DNS": `"" by dns `,
+	} {
+		for _, f := range probe.Evaluate(ids.PlacementNetns, stand(t, scene), counted(1), counted(2)) {
+			if f.Name == doctor.OneCode && (!strings.HasPrefix(f.Seen, want) || (f.State == doctor.OK) != (scene == "closed")) {
+				t.Errorf("%s: %+v", scene, f)
+			}
+		}
+	}
+}
+
+func TestCertificatesThatCannotBeReadAreMissed(t *testing.T) {
+	list := probe.Evaluate(ids.PlacementNetns, stand(t, "no certificate"), counted(1), counted(2))
+	if bad := failed(list); !slices.Contains(bad, probe.CheckCertificates) {
 		t.Errorf("%q", bad)
 	}
 }
 
 func TestBawnsOwnRefusalOverTLSIsNoHole(t *testing.T) {
 	for _, try := range stand(t, "own TLS") {
-		if try.Target == "tcp 1.1.1.1:443" && (try.Outcome != probe.Answered || try.Code != "host_not_allowed") {
+		if try.Target == "tcp 192.0.2.1:443" && (try.Outcome != probe.Answered || try.Code != "host_not_allowed") {
 			t.Errorf("%+v", try)
 		}
 	}
@@ -165,7 +203,7 @@ func TestBawnsOwnRefusalOverTLSIsNoHole(t *testing.T) {
 // place builds a scene and probes it. dir is for its files.
 func place(scene, dir string) error {
 	for _, args := range []string{
-		"link set lo up", "addr add 198.18.0.1/32 dev lo", "addr add 1.1.1.1/32 dev lo", "addr add 9.9.9.9/32 dev lo", "addr add 169.254.169.254/32 dev lo",
+		"link set lo up", "addr add 198.18.0.1/32 dev lo", "addr add 192.0.2.1/32 dev lo", "addr add 198.51.100.53/32 dev lo", "addr add 169.254.169.254/32 dev lo", "addr add 203.0.113.7/32 dev lo",
 	} {
 		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", args, err, out)
@@ -180,10 +218,16 @@ func place(scene, dir string) error {
 	c.Timeout = 2 * time.Second
 	c.TCP = netip4(c.TCP)
 	c.UDP = netip4(c.UDP)
-	c.Ping = []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("2001:4860:4860::8888")}
+	c.Ping = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 	c.CA, c.Bundle = filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.crt")
 	c.Services = append(c.Services, filepath.Join(dir, "service.sock"))
 	c.Own = append(c.Own, filepath.Join(dir, "admin.sock"))
+	c.Files = []string{filepath.Join(dir, "policy.db")}
+	c.Loopback = append(c.Loopback, netip.MustParseAddrPort("127.0.0.1:9999"))
+	c.Datagrams = append(c.Datagrams, netip.MustParseAddrPort("127.0.0.1:9999"))
+	if scene == "no certificate" {
+		c.CA = filepath.Join(dir, "nothing")
+	}
 	c.Services = slices.DeleteFunc(c.Services, func(p string) bool { _, err := os.Stat(p); return err == nil }) // the machine's own
 	if err := usual(scene); err != nil {
 		return err
@@ -206,17 +250,22 @@ func usual(scene string) error {
 	answer := refusal
 	switch scene {
 	case "no proxy":
-		return serveDNS("198.18.0.1:53", 5)
+		return serveDNS("198.18.0.1:53", 5, "host_not_allowed")
 	case "proxy lets go":
 		answer = "HTTP/1.1 200 OK\r\nBawn-Code: host_not_allowed\r\n\r\n"
 	case "proxy and no code":
 		answer = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
 	}
-	rcode := byte(5) // REFUSED
-	if scene == "resolver answers" {
+	rcode, code := byte(5), "host_not_allowed: ask your operator" // REFUSED
+	switch scene {
+	case "resolver answers":
 		rcode = 3
+	case "another code by DNS":
+		code = "dns_label_budget"
+	case "no code by DNS":
+		code = ""
 	}
-	return joined(serve("tcp", "198.18.0.1:3128", answer, true), serveDNS("198.18.0.1:53", rcode))
+	return joined(serve("tcp", "198.18.0.1:3128", answer, true), serveDNS("198.18.0.1:53", rcode, code))
 }
 
 func hole(scene, dir string, own *tls.Config) error {
@@ -224,11 +273,11 @@ func hole(scene, dir string, own *tls.Config) error {
 	case "link":
 		return exec.Command("ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1").Run()
 	case "banner":
-		return serve("tcp", "1.1.1.1:22", "SSH-2.0-OpenSSH\r\n", false)
+		return serve("tcp", "192.0.2.1:22", "SSH-2.0-OpenSSH\r\n", false)
 	case "web":
-		return serve("tcp", "1.1.1.1:80", "HTTP/1.1 403 Forbidden\r\n\r\n", true)
+		return serve("tcp", "192.0.2.1:80", "HTTP/1.1 403 Forbidden\r\n\r\n", true)
 	case "own TLS", "foreign TLS":
-		l, err := net.Listen("tcp", "1.1.1.1:443")
+		l, err := net.Listen("tcp", "192.0.2.1:443")
 		if err != nil {
 			return err
 		}
@@ -240,11 +289,23 @@ func hole(scene, dir string, own *tls.Config) error {
 		go answerAll(tls.NewListener(l, own), refusal, true)
 		return nil
 	case "udp":
-		return serveUDP("1.1.1.1:123", func(q []byte) []byte { return q })
+		return serveUDP("192.0.2.1:123", func(q []byte) []byte { return q })
 	case "resolver":
-		return serveDNS("9.9.9.9:53", 3)
+		return serveDNS("198.51.100.53:53", 3, "")
 	case "metadata":
 		return serve("tcp", "169.254.169.254:80", "HTTP/1.1 200 OK\r\n\r\n", true)
+	case "source port":
+		return serveFrom("127.0.0.1:9999", ":8080")
+	case "another process":
+		cmd := exec.Command("sleep", "60")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Pdeathsig: syscall.SIGKILL}
+		return cmd.Start()
+	case "own file":
+		return os.WriteFile(filepath.Join(dir, "policy.db"), nil, 0o600)
+	case "transparent":
+		return serve("tcp", "203.0.113.7:80", "HTTP/1.1 200 OK\r\n\r\n", true)
+	case "datagrams":
+		return serveUDP("127.0.0.1:9999", func(q []byte) []byte { return q })
 	case "host service":
 		return serve("tcp", "127.0.0.1:5432", "hello", false)
 	case "local service":
@@ -292,6 +353,27 @@ func answerAll(l net.Listener, answer string, read bool) {
 	}
 }
 
+// serveFrom answers who comes from a port, and cuts off everybody else.
+func serveFrom(addr, port string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if strings.HasSuffix(c.RemoteAddr().String(), port) {
+				io.WriteString(c, "hello\n")
+			}
+			c.Close()
+		}
+	}()
+	return nil
+}
+
 func serveUDP(addr string, answer func([]byte) []byte) error {
 	c, err := net.ListenPacket("udp", addr)
 	if err != nil {
@@ -310,10 +392,15 @@ func serveUDP(addr string, answer func([]byte) []byte) error {
 	return nil
 }
 
-// serveDNS answers every question with an error code, by both transports.
-func serveDNS(addr string, rcode byte) error {
+// serveDNS answers every question with an error code, and with a text in an
+// extended error if there is one, by both transports.
+func serveDNS(addr string, rcode byte, text string) error {
 	answer := func(q []byte) []byte {
 		a := slices.Clone(q)
+		if n := len(a); text != "" && n > 2 { // the question ends with an empty OPT record
+			option := append([]byte{0, 15, 0, byte(2 + len(text)), 0, 18}, text...)
+			a = append(binary.BigEndian.AppendUint16(a[:n-2], uint16(len(option))), option...)
+		}
 		if len(a) > 3 {
 			a[2], a[3] = 0x81, 0x80|rcode
 		}

@@ -46,7 +46,11 @@ func nameservers(r io.Reader) (list []netip.Addr) {
 	return list
 }
 
-// question is a query for the canary's address.
+// The extended error's option (RFC 8914).
+const extendedError = 15
+
+// question is a query for the canary's address, with room for an extended
+// error.
 func question(name string) []byte {
 	q := dnsmessage.Message{Header: dnsmessage.Header{ID: 0xba3f, RecursionDesired: true}}
 	n, err := dnsmessage.NewName(strings.TrimSuffix(name, ".") + ".")
@@ -54,11 +58,37 @@ func question(name string) []byte {
 		return nil
 	}
 	q.Questions = []dnsmessage.Question{{Name: n, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}
+	var opt dnsmessage.ResourceHeader
+	if opt.SetEDNS0(1232, dnsmessage.RCodeSuccess, false) == nil {
+		q.Additionals = []dnsmessage.Resource{{Header: opt, Body: &dnsmessage.OPTResource{}}}
+	}
 	b, err := q.Pack()
 	if err != nil {
 		return nil
 	}
 	return b
+}
+
+// codeOf reads Bawn's code out of an extended error: its text up to the first
+// character that no code has.
+func codeOf(m dnsmessage.Message) string {
+	for _, r := range m.Additionals {
+		opt, ok := r.Body.(*dnsmessage.OPTResource)
+		if !ok {
+			continue
+		}
+		for _, o := range opt.Options {
+			if o.Code != extendedError || len(o.Data) < 2 {
+				continue
+			}
+			text := string(o.Data[2:])
+			if i := strings.IndexFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }); i >= 0 {
+				text = text[:i]
+			}
+			return text
+		}
+	}
+	return ""
 }
 
 // ask asks a resolver for the canary. Bawn's own must refuse; any other must
@@ -69,13 +99,13 @@ func (p *prober) ask(check Check, network string, server netip.Addr) trial {
 		t := Try{Check: check, Target: "dns " + network + " " + to, Outcome: Blocked}
 		c, err := dial(ctx, network, to)
 		if err != nil {
-			t.Detail = reason(err)
+			t.Detail, t.Silent = reason(err), silent(err)
 			return t
 		}
 		defer c.Close()
 		answer, err := lookUp(c, network, question(p.Canary))
 		if err != nil {
-			t.Detail = reason(err)
+			t.Detail, t.Silent = reason(err), silent(err)
 			return t
 		}
 		t.Outcome, t.Detail = GotOut, "an answer"
@@ -83,7 +113,7 @@ func (p *prober) ask(check Check, network string, server netip.Addr) trial {
 		if m.Unpack(answer) == nil {
 			t.Detail = m.RCode.GoString()
 			if check == CheckResolver && m.RCode == dnsmessage.RCodeRefused && len(m.Answers) == 0 {
-				t.Outcome = Answered
+				t.Outcome, t.Code = Answered, codeOf(m)
 			}
 		}
 		return t

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"bawn/internal/ids"
@@ -82,13 +83,17 @@ func (p *prober) lookAtLinks() {
 
 // trials lists everything to try.
 func (p *prober) trials() []trial {
-	var list []trial
+	return slices.Concat(p.networkTrials(), p.serviceTrials(), p.gateTrials(), p.abstracts(), kernelTrials(), protocolTrials(), p.rightsTrials())
+}
+
+// networkTrials aim at what the network place must not reach.
+func (p *prober) networkTrials() (list []trial) {
 	add := func(t ...trial) { list = append(list, t...) }
 	for _, a := range p.TCP {
 		add(p.tcp(CheckTCP, a))
 	}
 	for _, a := range p.UDP {
-		add(p.udp(a))
+		add(p.udp(CheckUDP, a))
 	}
 	for _, a := range p.Ping {
 		add(p.ping(a, true), p.ping(a, false))
@@ -96,31 +101,59 @@ func (p *prober) trials() []trial {
 	for _, a := range p.otherResolvers() {
 		add(p.ask(CheckDNS, "udp", a), p.ask(CheckDNS, "tcp", a))
 	}
-	for _, a := range p.Nameservers {
-		add(p.ask(CheckResolver, "udp", a), p.ask(CheckResolver, "tcp", a))
-	}
 	for _, a := range p.Metadata {
-		add(p.tcp(CheckMetadata, netip.AddrPortFrom(a, 80)))
-		add(p.byProxy("GET", "http://"+netip.AddrPortFrom(a, 80).String()+"/latest/meta-data/", netip.AddrPortFrom(a, 80).String()))
+		at := netip.AddrPortFrom(a, 80)
+		add(p.tcp(CheckMetadata, at), p.byProxy(CheckProxy, "GET", "http://"+at.String()+"/latest/meta-data/", at.String()))
 	}
 	for _, a := range p.Loopback {
 		if a != p.Proxy {
 			add(p.tcp(CheckLoopback, a))
 		}
 	}
+	for _, a := range p.Datagrams {
+		add(p.udp(CheckLoopback, a))
+	}
+	return append(list, p.sourceTrials()...)
+}
+
+// serviceTrials aim at what the file system must not show.
+func (p *prober) serviceTrials() (list []trial) {
 	for _, path := range p.Services {
-		add(p.local(CheckServices, path))
+		list = append(list, p.local(CheckServices, path))
 	}
 	for _, path := range p.Own {
-		add(p.local(CheckOwn, path))
+		list = append(list, p.local(CheckOwn, path))
 	}
-	add(p.abstracts()...)
-	add(kernelTrials()...)
-	add(
-		p.byProxy("CONNECT", p.Canary+":443", p.Canary+":443"),
-		p.byProxy("GET", "http://"+p.Canary+"/", p.Canary),
-		p.byProxy("CONNECT", "1.1.1.1:443", "1.1.1.1:443"),
-		p.certificate(p.CA), p.certificate(p.Bundle),
-	)
+	for _, path := range p.Files {
+		list = append(list, ownFile(path))
+	}
+	return append(list, p.certificate(p.CA), p.certificate(p.Bundle))
+}
+
+// gateTrials ask for the canary, on every path that there is.
+func (p *prober) gateTrials() []trial {
+	list := []trial{
+		p.canary(p.byProxy(CheckProxy, "CONNECT", p.Canary+":443", p.Canary+":443")),
+		p.canary(p.byProxy(CheckProxy, "GET", "http://"+p.Canary+"/", p.Canary)),
+		p.byProxy(CheckProxy, "CONNECT", "192.0.2.1:443", "192.0.2.1:443"),
+		p.byProxy(CheckProxy, "GET", "http://192.0.2.1/", "192.0.2.1"),
+	}
+	for _, a := range p.Nameservers {
+		list = append(list, p.canary(p.ask(CheckResolver, "udp", a)), p.canary(p.ask(CheckResolver, "tcp", a)))
+	}
+	if p.Placement == ids.PlacementNetns {
+		for _, port := range []uint16{443, 80} { // a greeting with the canary's name, and a Host field
+			list = append(list, p.tcp(CheckTransparent, netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, 7}), port)))
+		}
+	}
 	return list
+}
+
+// canary marks a try that names the canary.
+func (p *prober) canary(try trial) trial {
+	return func(ctx context.Context) Try {
+		t := try(ctx)
+		t.Canary = true
+		return t
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"bawn/internal/doctor"
 )
 
 // An Outcome is what came of a try.
@@ -27,31 +29,18 @@ type Try struct {
 	Outcome Outcome `json:"outcome"`
 	Code    string  `json:"code,omitempty"` // Bawn's code, where Bawn answered with one
 	Detail  string  `json:"detail,omitempty"`
+	// Silent marks a try that nothing refused and nobody answered: it may have
+	// gone anywhere.
+	Silent bool `json:"silent,omitempty"`
+	// Canary marks a try that named the canary: its code is that of all.
+	Canary bool `json:"canary,omitempty"`
 	// Limit marks what this kernel cannot close in this placement, as the
 	// documentation says: it is told, and is no failure.
 	Limit bool `json:"limit,omitempty"`
 }
 
 // A Check is the group of tries that makes one line of doctor.
-type Check string
-
-// The checks.
-const (
-	CheckLinks        Check = "links"
-	CheckTCP          Check = "tcp"
-	CheckUDP          Check = "udp"
-	CheckICMP         Check = "icmp"
-	CheckDNS          Check = "dns"
-	CheckMetadata     Check = "metadata"
-	CheckLoopback     Check = "loopback"
-	CheckServices     Check = "services"
-	CheckAbstract     Check = "abstract"
-	CheckOwn          Check = "own"
-	CheckKernel       Check = "kernel"
-	CheckProxy        Check = "proxy"        // the canary by way of the proxy: refused, with a code
-	CheckResolver     Check = "resolver"     // the canary by way of Bawn's resolver: refused
-	CheckCertificates Check = "certificates" // Bawn's root can be read
-)
+type Check = doctor.Name
 
 // The bounds of what Read takes.
 const (

@@ -40,6 +40,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"bawn/internal/addr"
 	"bawn/internal/audit"
 	"bawn/internal/budget"
 	"bawn/internal/codes"
@@ -262,6 +263,7 @@ func (s *Server) decision(src Source, q *dnswire.Query, v verdict.Verdict, revis
 	if q.Name != d.Host {
 		d.Asked = q.Name
 	}
+	d.Sensitive = addr.IsMetadataHost(q.Name)
 	return d
 }
 

@@ -12,6 +12,8 @@ import (
 	"os"
 	"sync"
 	"syscall"
+
+	"bawn/internal/doctor"
 )
 
 // ErrClosed is what pending and later calls return once the connection to netd
@@ -143,6 +145,21 @@ func (c *Client) Counters(ctx context.Context, session string) (Counters, error)
 // Reach bounds what the proxy may connect to; the last call counts.
 func (c *Client) Reach(ctx context.Context, r Reach) error {
 	return c.call(ctx, VerbReach, r, nil)
+}
+
+// Lures opens listeners of the host for the self-test to find. They stand until
+// the files, which are the caller's, are closed.
+func (c *Client) Lures(ctx context.Context) (Lures, []*os.File, error) {
+	var l Lures
+	files, err := c.callFiles(ctx, VerbLures, nil, nil, &l)
+	return l, files, err
+}
+
+// Examine has netd look at the host. It changes nothing.
+func (c *Client) Examine(ctx context.Context) ([]doctor.Finding, error) {
+	var e Examined
+	err := c.call(ctx, VerbExamine, nil, &e)
+	return e.Findings, err
 }
 
 func (c *Client) call(ctx context.Context, verb Verb, args, result any) error {

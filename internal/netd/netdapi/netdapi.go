@@ -19,6 +19,7 @@ import (
 	"net/netip"
 	"time"
 
+	"bawn/internal/doctor"
 	"bawn/internal/ids"
 	"bawn/internal/netplan"
 )
@@ -39,6 +40,8 @@ const (
 	VerbDial          Verb = "dial"           // DialArgs -> descriptor of a connected TCP socket
 	VerbCounters      Verb = "counters"       // SessionRef -> Counters
 	VerbReach         Verb = "reach"          // Reach
+	VerbLures         Verb = "lures"          // no arguments -> Lures + descriptors, which hold them open
+	VerbExamine       Verb = "examine"        // no arguments -> Examined
 
 	VerbListeners   Verb = "listeners"    // no arguments; listeners come as events, the existing ones first
 	VerbListenerAck Verb = "listener_ack" // ListenerAck
@@ -160,6 +163,19 @@ type Reach struct {
 
 // MaxReach bounds each list of a [Reach].
 const MaxReach = 512
+
+// Lures are listeners of the host for the self-test to find. They answer nobody;
+// the datagram sockets are read by nobody.
+type Lures struct {
+	TCP      []netip.AddrPort `json:"tcp"`
+	UDP      []netip.AddrPort `json:"udp"`
+	Abstract []string         `json:"abstract"` // names without the leading NUL
+}
+
+// Examined is what netd saw of the host from outside an agent's place.
+type Examined struct {
+	Findings []doctor.Finding `json:"findings"`
+}
 
 // Counters are packets and bytes by the name of the counter (package netplan).
 type Counters map[string]Counter

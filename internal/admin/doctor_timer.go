@@ -1,0 +1,160 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"bawn/internal/apitype"
+)
+
+// The times of the self-tests that nobody asks for.
+const (
+	lookEvery   = 2 * time.Second // for what sets one off
+	settleTime  = 5 * time.Second // whoever started Bawn may ask for one first; changes of policy come in rows
+	quietTime   = 5 * time.Minute // at least this between two that a change sets off
+	mendedEvery = time.Minute     // while a placement is shut
+)
+
+// keepTesting repeats the self-test until ctx is done: on the timer, after a
+// start that nobody has followed up, after a change of policy or a loss of the
+// firewall, and, while a placement is shut, soon again, so that what was mended
+// is opened without a hand. One runs at a time, whoever asks.
+func (s *Server) keepTesting(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	w := watch{every: s.o.Config.Doctor.Every, jitter: rand.Float64, began: time.Now()}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case cause := <-s.retest:
+			w.changed(cause, time.Now())
+		}
+		if n, ok := s.losses(ctx); ok && w.lost(n) {
+			w.changed(causeFirewall, time.Now())
+		}
+		cause := w.due(time.Now(), s.standing(), s.newestDoctor())
+		if cause == "" {
+			continue
+		}
+		w.ran(time.Now())
+		if _, err := s.selfTest(ctx, cause); err != nil && ctx.Err() == nil {
+			s.o.Log.Error("the self-test could not run", "cause", cause, "error", err)
+		}
+	}
+}
+
+// standing reports whether there is all that a self-test needs.
+func (s *Server) standing() bool {
+	if _, err := s.netd.client(); err != nil {
+		return false
+	}
+	for _, p := range s.planes.list() {
+		if p.Live {
+			return true
+		}
+	}
+	return false
+}
+
+// losses asks netd how often the firewall was lost. It is asked once in a while
+// only while agents can be held by uid.
+func (s *Server) losses(ctx context.Context) (int, bool) {
+	c, err := s.netd.client()
+	if err != nil {
+		return 0, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	st, err := c.Status(ctx)
+	if err != nil || st.Firewall.State != "standing" {
+		return 0, false
+	}
+	return st.Firewall.Losses, true
+}
+
+// wantTest asks for a self-test soon, if none is asked for already.
+func (s *Server) wantTest(cause string) {
+	select {
+	case s.retest <- cause:
+	default:
+	}
+}
+
+// A watch decides when a self-test is due. It acts on nothing.
+type watch struct {
+	every  time.Duration // 0: not on a timer
+	jitter func() float64
+	began  time.Time
+
+	last     time.Time // of the newest that this watch has set off
+	next     time.Time // on the timer; zero: to be chosen
+	nextFor  time.Time // the run that next follows
+	cause    string    // of a change that waits
+	since    time.Time // when that came
+	lossSeen int
+	lossInit bool
+}
+
+// changed notes that something has changed.
+func (w *watch) changed(cause string, now time.Time) {
+	if w.cause == "" {
+		w.cause, w.since = cause, now
+	}
+}
+
+// lost reports whether the firewall was lost since the last look. netd counts
+// from its own start.
+func (w *watch) lost(n int) bool {
+	more := w.lossInit && n > w.lossSeen
+	w.lossSeen, w.lossInit = n, true
+	return more
+}
+
+// ran notes that a self-test is being set off now.
+func (w *watch) ran(now time.Time) { w.last, w.cause = now, "" }
+
+// due says what a self-test is due for, or nothing. newest is the newest result,
+// whoever asked for it.
+func (w *watch) due(now time.Time, standing bool, newest *apitype.Doctor) string {
+	if !standing {
+		return ""
+	}
+	at := w.last
+	if newest != nil && newest.At.After(at) {
+		at = newest.At
+	}
+	switch {
+	case newest == nil:
+		if now.Sub(w.began) >= settleTime && now.Sub(w.last) >= settleTime {
+			return causeStart
+		}
+		return ""
+	case w.cause != "" && at.After(w.since):
+		w.cause = "" // one has run since
+	case w.cause != "" && now.Sub(w.since) >= settleTime && now.Sub(at) >= quietTime:
+		return w.cause
+	}
+	if !newest.OK && now.Sub(at) >= mendedEvery {
+		return causeFailed
+	}
+	if w.every > 0 && !now.Before(w.timer(at)) {
+		return causeTimer
+	}
+	return ""
+}
+
+// timer is when the run after that of at is due: every, and up to a tenth less,
+// so that hosts that were started together do not stay together.
+func (w *watch) timer(at time.Time) time.Time {
+	if !w.nextFor.Equal(at) {
+		w.nextFor = at
+		w.next = at.Add(w.every - time.Duration(w.jitter()*float64(w.every)/10))
+	}
+	return w.next
+}
