@@ -82,7 +82,7 @@ func TestEverythingGoesThroughTheParent(t *testing.T) {
 			}
 			h := bootBehind(t, w, address)
 			port := address[len(address)-4:]
-			if out := h.bawn(t, "doctor"); !strings.Contains(squeezed(out), "\nok the parent proxy answers\n") {
+			if out := h.bawn(t, "doctor", "-v"); !strings.Contains(squeezed(out), "ok the parent proxy answers\n") {
 				t.Errorf("doctor:\n%s", out)
 			}
 			if err := w.ForgetWire(); err != nil {
@@ -217,7 +217,7 @@ func TestAParentThatIsNotThere(t *testing.T) {
 		t.Errorf("%s %s", status, code)
 	}
 	out, err := h.Bawn(t.Context(), "doctor")
-	if err == nil || !strings.Contains(squeezed(out), "\nFAILED the parent proxy answers the parent proxy cannot be reached: ") || !strings.Contains(out, "fix: look at parent_proxy") {
+	if err == nil || !strings.Contains(squeezed(out), "FAILED the parent proxy answers the parent proxy cannot be reached: ") || !strings.Contains(out, "fix: look at parent_proxy") {
 		t.Errorf("doctor: %v\n%s", err, out)
 	}
 	if _, err := services.Squid(w, w.Names.Files); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"bawn/internal/codes"
 	"bawn/internal/doctor"
 	"bawn/internal/ids"
 	"bawn/internal/netplan"
@@ -134,30 +135,37 @@ func (r rule) word() string {
 func oneCode(tries []Try) doctor.Finding {
 	f := doctor.Finding{Name: doctor.OneCode, State: doctor.Fail}
 	paths := 0
+	same := func(code string) string {
+		if code == string(codes.DNSNameNotAllowed) { // what host_not_allowed is called by DNS
+			return string(codes.HostNotAllowed)
+		}
+		return code
+	}
 	byCode := map[string][]string{}
-	var codes []string
+	var all []string
 	for _, t := range tries {
 		if !t.Canary || t.Outcome != Answered {
 			continue
 		}
 		paths++
-		if byCode[t.Code] == nil {
-			codes = append(codes, t.Code)
+		code := same(t.Code)
+		if byCode[code] == nil {
+			all = append(all, code)
 		}
-		byCode[t.Code] = append(byCode[t.Code], t.Target)
+		byCode[code] = append(byCode[code], t.Target)
 	}
-	slices.Sort(codes)
+	slices.Sort(all)
 	switch {
 	case paths < 2:
 		f.Seen = fmt.Sprintf("the canary was refused on %d paths", paths)
-	case len(codes) > 1 || codes[0] == "":
+	case len(all) > 1 || all[0] == "":
 		var said []string
-		for _, c := range codes {
+		for _, c := range all {
 			said = append(said, fmt.Sprintf("%q by %s", c, byCode[c][0]))
 		}
 		f.Seen = strings.Join(said, "; ")
 	default:
-		f.State, f.Seen = doctor.OK, fmt.Sprintf("%s, on %d paths", codes[0], paths)
+		f.State, f.Seen = doctor.OK, fmt.Sprintf("%s, on %d paths", all[0], paths)
 	}
 	return f
 }
