@@ -33,7 +33,7 @@ func (s *Server) examineHost(ctx context.Context) []doctor.Finding {
 			list = append(list, doctor.Finding{Name: name, State: doctor.Fail, Seen: "netd: " + err.Error(), Fix: "look at netd's log"})
 		}
 	}
-	list = append(list, s.clock.look(s.o.Now()), doctor.Build(s.o.Now(), s.o.Built), s.caDates(), s.leaseFinding())
+	list = append(list, s.clock.look(s.o.Now()), doctor.Build(s.o.Now(), s.o.Built), s.caDates(), s.leaseFinding(), s.checkpoints(), s.indexFinding())
 	return append(list, s.healthFindings(ctx)...)
 }
 
@@ -65,6 +65,20 @@ func (c *clock) look(wall time.Time) doctor.Finding {
 func (s *Server) caDates() doctor.Finding {
 	from, to := s.root.Validity()
 	return doctor.Dates(s.o.Now(), from, to)
+}
+
+// checkpoints says how the journals are covered.
+func (s *Server) checkpoints() doctor.Finding {
+	var list []doctor.Covered
+	for _, st := range s.signer.States() {
+		list = append(list, doctor.Covered{Series: st.Series, Fault: st.Fault, Broken: st.Broken, Waiting: st.Waiting, Signed: st.Signed})
+	}
+	return doctor.Checkpoints(s.o.Now(), list)
+}
+
+// indexFinding says how far the index is behind.
+func (s *Server) indexFinding() doctor.Finding {
+	return doctor.Finding{Name: doctor.IndexLag, State: doctor.NotApplicable, Seen: "there is none"}
 }
 
 // leaseFinding says whether a plane enforces the revision in force.

@@ -157,7 +157,7 @@ var All = []Check{
 	{Blocks, Space, "space on disk", Fail, false, "", "blocks that are left where journal and databases are", "make room, or move Bawn's state directory to a larger file system: without room every request is refused"},
 	{Inodes, Space, "inodes on disk", Fail, false, "", "the same of inodes", "remove files, or use a file system with more inodes: without one no journal file can be begun"},
 	{IndexLag, Space, "the index follows the journal", Warn, false, "", "how far the queryable index is behind", "look at admin's log; the index catches up by itself once it can"},
-	{Checkpoint, Space, "checkpoints are signed", Warn, false, "", "the age of the newest one", "look at admin's log: without checkpoints removed records cannot be proved"},
+	{Checkpoint, Space, "checkpoints are signed", Fail, false, "", "that every journal is what was written, and that nothing waits for its checkpoint for long", "bawn audit verify says what and where; without checkpoints removed records cannot be proved"},
 
 	{Lease, Parts, "a plane enforces the policy", Fail, false, "", "that a proxy holds a lease on the revision in force", "look at bawn status and at the proxy's log; start Bawn again"},
 	{Resolvers, Parts, "the resolvers answer", Fail, false, "", "a question for a name that cannot exist, asked by the proxy of each of its resolvers", "look at resolvers in the configuration, and whether this host may reach them"},

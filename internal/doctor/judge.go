@@ -90,6 +90,44 @@ func OfResolvers(asked int, failed []string) Finding {
 	return f
 }
 
+// A Covered says how far one journal is covered by checkpoints.
+type Covered struct {
+	Series  string
+	Fault   string    // why nothing can be signed
+	Broken  string    // in which way the journal is not what was written
+	Waiting int64     // records that no checkpoint covers
+	Signed  time.Time // when the newest was made
+}
+
+// waitsLong is how long a record may wait for its checkpoint: they are made every
+// second.
+const waitsLong = time.Minute
+
+// Checkpoints judges them. Without a journal there is nothing to cover.
+func Checkpoints(now time.Time, list []Covered) Finding {
+	f := Finding{Name: Checkpoint, State: OK, Seen: fmt.Sprintf("%d journals", len(list))}
+	var bad, late []string
+	for _, c := range list {
+		switch {
+		case c.Broken != "":
+			bad = append(bad, c.Series+": "+c.Broken)
+		case c.Fault != "":
+			bad = append(bad, c.Series+": "+c.Fault)
+		case c.Waiting > 0 && now.Sub(c.Signed) > waitsLong:
+			late = append(late, fmt.Sprintf("%s: %d records wait since %s", c.Series, c.Waiting, c.Signed.UTC().Format(time.TimeOnly)))
+		}
+	}
+	switch {
+	case len(bad) > 0:
+		f.State, f.Seen = Fail, Summary(bad)
+	case len(late) > 0:
+		f.State, f.Seen = Warn, Summary(late)
+	case len(list) == 0:
+		f.State, f.Seen = NotApplicable, "there is no journal yet"
+	}
+	return f
+}
+
 // A Record is what the journal says of one try.
 type Record struct {
 	Allowed, Sensitive bool
