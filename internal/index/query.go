@@ -285,10 +285,12 @@ func (q *query) part(s span, limit int, back bool) ([]hit, error) {
 // A plan says how to find the numbers of entries in a part.
 type plan struct {
 	where  []string // conditions, joined by AND
+	index  string   // that finds them; empty: SQLite chooses
 	args   []any
-	shapes string // JSON list of the shapes that will do; empty: any
-	scan   bool   // go through the entries by time, and not through an index
-	hours  map[int64]bool
+	shapes string         // JSON list of the shapes that will do; empty: any
+	scan   bool           // go through the entries by time, and not through an index
+	hours  map[int64]bool // that hold something
+	total  int64          // entries that have one of the shapes
 	loose  bool
 }
 
@@ -314,33 +316,63 @@ func (q *query) plan(s span) (*plan, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	p.loose = len(p.where) > 0 || q.f.Code != "" || q.f.Except != ""
-	if len(p.where) > 0 || all {
-		p.scan = len(p.where) == 0
+	p.loose = q.f.Code != ""
+	if p.index != "" {
 		return p, nil
 	}
-	return p, q.weigh(p, s.day)
+	if q.f.Path == "" && all {
+		p.scan = true
+		return p, nil
+	}
+	if err := q.weigh(p, s.day); err != nil || q.f.Path == "" {
+		return p, err
+	}
+	return q.withPath(p, s.day)
+}
+
+// withPath decides what a path is looked for by: by the index of paths, where
+// that holds few of the kind, or with each entry, since many entries have it.
+func (q *query) withPath(p *plan, day int64) (*plan, error) {
+	var texts, rows, paths int64
+	err := q.tx.QueryRowContext(q.ctx, fmt.Sprintf(`SELECT
+		(SELECT count(*) FROM (SELECT 1 FROM path_%[1]d WHERE text >= ?1 AND text < ?2 LIMIT 5000)),
+		(SELECT coalesce(sum(n), 0) FROM hour_%[1]d), (SELECT coalesce(max(id), 1) FROM path_%[1]d)`, day), q.f.Path, q.f.Path+"\U0010ffff").
+		Scan(&texts, &rows, &paths)
+	if err != nil || texts == 0 {
+		return nil, err
+	}
+	p.args = append(p.args, q.f.Path, q.f.Path+"\U0010ffff")
+	if likely := texts * max(1, rows/max(1, paths)); texts < 5000 && likely < p.total {
+		p.where = append(p.where, fmt.Sprintf("path IN (SELECT id FROM path_%d WHERE text >= ? AND text < ?)", day))
+		p.index, p.scan = fmt.Sprintf("row_path_%d", day), false
+		return p, nil
+	}
+	p.where = append(p.where, fmt.Sprintf("EXISTS (SELECT 1 FROM path_%[1]d p WHERE p.id = row_%[1]d.path AND p.text >= ? AND p.text < ?)", day))
+	return p, nil
 }
 
 // weigh decides whether what has one of the shapes is sorted or met by going
 // through the hours that have it.
 func (q *query) weigh(p *plan, day int64) error {
-	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf("SELECT hour, sum(n) FROM hour_%d WHERE shape IN (SELECT value FROM json_each(?)) GROUP BY hour", day), p.shapes)
+	where, args := "", []any{}
+	if p.shapes != "" {
+		where, args = " WHERE shape IN (SELECT value FROM json_each(?))", append(args, p.shapes)
+	}
+	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf("SELECT hour, sum(n) FROM hour_%d%s GROUP BY hour", day, where), args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	total := int64(0)
 	p.hours = map[int64]bool{}
 	for rows.Next() {
 		var hour, n int64
 		if err := rows.Scan(&hour, &n); err != nil {
 			return err
 		}
-		total += n
+		p.total += n
 		p.hours[hour] = n > 0
 	}
-	p.scan = total > scanBeyond
+	p.scan = p.total > scanBeyond || p.shapes == ""
 	return rows.Err()
 }
 
@@ -405,7 +437,7 @@ func (p *plan) fetch(q *query, s span, want int, back bool) ([]int64, error) {
 	args := append([]any{s.lo, s.hi}, p.args...)
 	if p.shapes != "" {
 		column := "shape"
-		if p.scan || len(p.where) > 0 {
+		if p.scan || p.index != "" {
 			column = "+shape" // not by its index
 		}
 		where, args = append(where, column+" IN (SELECT value FROM json_each(?))"), append(args, p.shapes)
@@ -414,7 +446,14 @@ func (p *plan) fetch(q *query, s span, want int, back bool) ([]int64, error) {
 	if back {
 		order = " DESC"
 	}
-	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf("SELECT id FROM row_%d WHERE %s ORDER BY id%s LIMIT ?", s.day, strings.Join(where, " AND "), order), append(args, want)...)
+	from := fmt.Sprintf("row_%d", s.day)
+	switch {
+	case p.scan:
+		from += " NOT INDEXED"
+	case p.index != "":
+		from += " INDEXED BY " + p.index
+	}
+	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf("SELECT id FROM %s WHERE %s ORDER BY id%s LIMIT ?", from, strings.Join(where, " AND "), order), append(args, want)...)
 	if err != nil {
 		return nil, err
 	}
@@ -490,8 +529,14 @@ func shapeWhere(f *audit.Filter) (where []string, args []any) {
 // the part does not know what is asked for.
 func (q *query) columns(p *plan, day int64) (bool, error) {
 	f := &q.f
+	use := func(column, cond string, args ...any) {
+		p.where, p.args = append(p.where, cond), append(p.args, args...)
+		if p.index == "" {
+			p.index = fmt.Sprintf("row_%s_%d", column, day)
+		}
+	}
 	if f.Request != "" {
-		p.where, p.args = append(p.where, "request = ?"), append(p.args, requestKey(f.Request))
+		use("request", "request = ?", requestKey(f.Request))
 	}
 	for _, c := range []struct{ column, value string }{{"client", f.Client}, {"upstream", f.Upstream}} {
 		if c.value == "" {
@@ -501,11 +546,7 @@ func (q *query) columns(p *plan, day int64) (bool, error) {
 		if err != nil || cond == "" {
 			return false, err
 		}
-		p.where, p.args = append(p.where, cond), append(p.args, args...)
-	}
-	if f.Path != "" {
-		p.where = append(p.where, fmt.Sprintf("path IN (SELECT id FROM path_%d WHERE text >= ? AND text < ?)", day))
-		p.args = append(p.args, f.Path, f.Path+"\U0010ffff")
+		use(c.column, cond, args...)
 	}
 	return true, nil
 }
@@ -540,160 +581,4 @@ func (q *query) end(day int64, column, value string) (cond string, args []any, e
 		return "", nil, nil
 	}
 	return column + " BETWEEN ? AND ?", []any{n << 16, n<<16 | math.MaxUint16}, nil
-}
-
-// A view reads entries of one part.
-type view struct {
-	q      *query
-	day    int64
-	shapes map[int64]*shape
-	texts  map[int64]string
-}
-
-// entries returns the entries of numbers, in their order.
-func (v *view) entries(ids []int64) ([]hit, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	list, err := json.Marshal(ids)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := v.q.tx.QueryContext(v.q.ctx, fmt.Sprintf(`SELECT r.id, r.shape, p.text, r.client, r.local, r.upstream, r.request, r.body, r.more
-		FROM json_each(?) j CROSS JOIN row_%[1]d r ON r.id = j.value LEFT JOIN path_%[1]d p ON p.id = r.path ORDER BY j.key`, v.day), string(list))
-	if err != nil {
-		return nil, err
-	}
-	var raw []rawRow
-	for rows.Next() {
-		var r rawRow
-		if err := rows.Scan(&r.id, &r.shape, &r.path, &r.client, &r.local, &r.upstream, &r.request, &r.body, &r.more); err != nil {
-			rows.Close()
-			return nil, err
-		}
-		raw = append(raw, r)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return nil, err
-	}
-	hits := make([]hit, 0, len(raw))
-	for i := range raw {
-		e, err := v.entry(&raw[i])
-		if err != nil {
-			return nil, err
-		}
-		hits = append(hits, hit{*e, raw[i].id})
-	}
-	return hits, nil
-}
-
-type rawRow struct {
-	id, shape                        int64
-	path                             sql.NullString
-	client, local, upstream, request sql.NullInt64
-	body, more                       []byte
-}
-
-func (v *view) entry(r *rawRow) (*audit.Entry, error) {
-	s, err := v.shape(r.shape)
-	if err != nil {
-		return nil, err
-	}
-	e, err := entryOf(s, v.day, r.id, r.request.Int64, r.body, r.more)
-	if err != nil || e.Decision == nil {
-		return e, err
-	}
-	e.Decision.Path = r.path.String
-	if e.Decision.Client, err = v.address(r.client); err != nil {
-		return nil, err
-	}
-	if e.Outcome == nil {
-		return e, nil
-	}
-	if e.Outcome.Local, err = v.address(r.local); err != nil {
-		return nil, err
-	}
-	e.Outcome.Upstream, err = v.address(r.upstream)
-	return e, err
-}
-
-func (v *view) shape(id int64) (*shape, error) {
-	if s := v.shapes[id]; s != nil {
-		return s, nil
-	}
-	var key []byte
-	if err := v.q.tx.QueryRowContext(v.q.ctx, fmt.Sprintf("SELECT key FROM shape_%d WHERE id = ?", v.day), id).Scan(&key); err != nil {
-		return nil, err
-	}
-	s, err := parseShape(key)
-	if err == nil {
-		v.shapes[id] = s
-	}
-	return s, err
-}
-
-func (v *view) address(n sql.NullInt64) (string, error) {
-	if !n.Valid {
-		return "", nil
-	}
-	id := n.Int64 >> 16
-	text, ok := v.texts[id]
-	if !ok {
-		if err := v.q.tx.QueryRowContext(v.q.ctx, fmt.Sprintf("SELECT text FROM text_%d WHERE id = ?", v.day), id).Scan(&text); err != nil {
-			return "", err
-		}
-		v.texts[id] = text
-	}
-	return joinAddress(text, n.Int64&math.MaxUint16), nil
-}
-
-// entryOf puts an entry together, without what is in columns of its own.
-func entryOf(s *shape, day, id, request int64, body, more []byte) (*audit.Entry, error) {
-	e, at := &audit.Entry{}, timeOf(day, id)
-	switch s.kind {
-	case kindDecision, kindMessage:
-		e.Decision = &audit.Decision{}
-		s.decision(e.Decision)
-		if err := unpackDecision(body, e.Decision, at, request); err != nil {
-			return nil, err
-		}
-	case kindSummary:
-		e.Summary = &audit.Summary{}
-		return e, unpackJSON(body, e.Summary)
-	case kindGap:
-		e.Gap = &audit.Gap{}
-		return e, unpackJSON(body, e.Gap)
-	case kindDamage:
-		e.Damage = &audit.Damage{}
-		return e, unpackJSON(body, e.Damage)
-	case kindLost:
-		e.Outcome, e.Lost = &audit.Outcome{}, lost
-		return e, unpackJSON(body, e.Outcome)
-	case kindAct:
-		e.Act = &audit.Act{}
-		if err := unpackJSON(body, e.Act); err != nil || more == nil {
-			return e, err
-		}
-		e.Result = &audit.Act{}
-		return e, unpackJSON(more, e.Result)
-	default:
-		return nil, errKey
-	}
-	return e, ended(e, s, request, more, at)
-}
-
-// lost is what an outcome without its decision says.
-const lost = "the decision is not in the journal any more, or could not be read"
-
-func ended(e *audit.Entry, s *shape, request int64, more []byte, at time.Time) error {
-	switch {
-	case s.state == stateDial:
-		e.Dial = &audit.Dial{}
-		return unpackJSON(more, e.Dial)
-	case s.state == stateEnded:
-		e.Outcome = &audit.Outcome{Request: e.Decision.Request}
-		s.outcome(e.Outcome)
-		return unpackOutcome(more, e.Outcome, at)
-	}
-	return nil
 }
