@@ -19,10 +19,7 @@ import (
 // opened, and again.
 func askAll(o index.Options) error {
 	ctx := context.Background()
-	x, err := index.Open(ctx, o)
-	if err != nil {
-		return err
-	}
+	x := index.Open(ctx, o)
 	defer x.Close()
 	newest, _, err := x.Page(ctx, audit.Filter{Limit: 1}, index.Cursor{})
 	if err != nil || len(newest) == 0 {

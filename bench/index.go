@@ -70,10 +70,7 @@ func ingest(o index.Options, profile string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	x, err := index.Open(context.Background(), o)
-	if err != nil {
-		return err
-	}
+	x := index.Open(context.Background(), o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	before, began := cpuTime(), time.Now()

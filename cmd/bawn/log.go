@@ -11,11 +11,13 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"bawn/internal/audit"
+	"bawn/internal/termfilter"
 )
 
 // logFlags are what `bawn log` was told.
@@ -23,6 +25,8 @@ type logFlags struct {
 	filters      map[string]*string // by the query parameter
 	since, until string
 	limit        int
+	status       int
+	before, by   string
 	follow, json bool
 }
 
@@ -35,12 +39,19 @@ func (a *app) logCommand() *cobra.Command {
 
 STATUS is the HTTP status of the answer, UP and DOWN are bytes to and from the
 server. A request that was refused has none, and one that goes on or ended within
-the last second has none yet. All fields are in --json.`,
+the last second has none yet. All fields are in --json.
+
+Filters are answered from the audit index, and all that are given have to hold.
+With --limit, what is older than the page follows with --before. --by adds
+requests up instead of listing them.`,
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := f.query(cmd, time.Now())
 			if err != nil {
 				return err
+			}
+			if f.by != "" {
+				return a.printTotals(cmd.Context(), q, f)
 			}
 			body, err := a.client().Log(cmd.Context(), q)
 			if err != nil {
@@ -48,6 +59,10 @@ the last second has none yet. All fields are in --json.`,
 			}
 			defer body.Close()
 			err = a.printLog(body, f)
+			a.printNote(body.Note)
+			if body.More != "" && err == nil {
+				fmt.Fprintf(a.stderr, "bawn: there is more: add --before %s\n", termfilter.Line(body.More))
+			}
 			if cmd.Context().Err() != nil {
 				return nil // ended by the operator
 			}
@@ -66,8 +81,20 @@ func (f *logFlags) declare(cmd *cobra.Command) {
 		"host":    fl.String("host", "", "only to `HOST`"),
 		"verdict": fl.String("verdict", "", "only this `VERDICT`: allow, deny or ask"),
 		"code":    fl.String("code", "", "only with `CODE`, such as host_not_allowed"),
+
+		"session":  fl.String("session", "", "only of `SESSION`"),
+		"plane":    fl.String("plane", "", "only from the journal of `PLANE`: proxy, or admin for what operators did"),
+		"rule":     fl.String("rule", "", "only decided by the rule with `ID`"),
+		"method":   fl.String("method", "", "only with `METHOD`, such as POST; of DNS the type, such as A"),
+		"path":     fl.String("path", "", "only with paths that begin with `PREFIX`"),
+		"request":  fl.String("request", "", "only `REQUEST`, and the messages on its WebSocket"),
+		"client":   fl.String("client", "", "only from `ADDRESS[:PORT]` in the agent's own network"),
+		"upstream": fl.String("upstream", "", "only to a server at `ADDRESS[:PORT]`"),
 	}
-	fl.StringVar(&f.since, "since", "", "only from `TIME` on: 30m and 2h count back from now; or a time as the table shows it, or RFC 3339")
+	fl.IntVar(&f.status, "status", 0, "only answered with this HTTP `STATUS`")
+	fl.StringVar(&f.before, "before", "", "with --limit: only in front of `PLACE`, which the page before has named")
+	fl.StringVar(&f.by, "by", "", "add up by `WHAT`: agent, user, host, code or hour, or several of them with commas")
+	fl.StringVar(&f.since, "since", "", "only from `TIME` on: 30m, 2h and 7d count back from now; or a time as the table shows it, or RFC 3339")
 	fl.StringVar(&f.until, "until", "", "only before `TIME`")
 	fl.IntVar(&f.limit, "limit", 0, "only the newest `N`")
 	fl.BoolVarP(&f.follow, "follow", "f", false, "go on as records are written, from now or from --since on")
@@ -90,7 +117,7 @@ func (f *logFlags) query(cmd *cobra.Command, now time.Time) (url.Values, error) 
 		}
 		t, err := parseTime(v, now)
 		if err != nil {
-			return nil, wrongUse(cmd, "--%s %q: neither a time nor a duration such as 30m, 2h, 2026-01-31, \"2026-01-31 08:00:00\" or 2026-01-31T08:00:00Z", k, v)
+			return nil, wrongUse(cmd, "--%s %q: %s", k, v, timeForms)
 		}
 		q.Set(k, t.Format(time.RFC3339Nano))
 	}
@@ -99,6 +126,21 @@ func (f *logFlags) query(cmd *cobra.Command, now time.Time) (url.Values, error) 
 	}
 	if f.limit > 0 {
 		q.Set("limit", strconv.Itoa(f.limit))
+	}
+	if f.status != 0 || cmd.Flags().Changed("status") {
+		q.Set("status", strconv.Itoa(f.status))
+	}
+	if f.before != "" {
+		if f.limit == 0 {
+			return nil, wrongUse(cmd, "--before goes with --limit")
+		}
+		q.Set("before", f.before)
+	}
+	if f.by != "" {
+		if f.follow || f.limit > 0 {
+			return nil, wrongUse(cmd, "--by adds everything up, so --limit and --follow do not go with it")
+		}
+		q.Set("by", f.by)
 	}
 	if f.follow {
 		if f.limit > 0 || f.until != "" {
@@ -109,11 +151,17 @@ func (f *logFlags) query(cmd *cobra.Command, now time.Time) (url.Values, error) 
 	return q, nil
 }
 
+// timeForms says what parseTime reads.
+const timeForms = "neither a time nor a duration such as 30m, 2h, 7d, 2026-01-31, \"2026-01-31 08:00:00\" or 2026-01-31T08:00:00Z"
+
 // parseTime reads a duration before now, or a time: of this place, as the table
 // shows it, or with its own zone.
 func parseTime(s string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
 		return now.Add(-d), nil
+	}
+	if n, err := strconv.ParseUint(strings.TrimSuffix(s, "d"), 10, 16); err == nil && strings.HasSuffix(s, "d") {
+		return now.Add(-time.Duration(n) * 24 * time.Hour), nil
 	}
 	for _, layout := range []string{time.DateTime, time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, s, now.Location()); err == nil {

@@ -98,6 +98,10 @@ func cells(e audit.Entry) []string {
 	case e.Summary != nil:
 		s := e.Summary
 		return []string{clock(s.To), s.Agent, s.User, verdict.Deny.String(), "", "", "", "", fmt.Sprintf("%d more denials, beyond the record budget", s.Denials)}
+	case e.Outcome != nil: // without its decision
+		return lostCells(e)
+	case e.Act != nil:
+		return actCells(e)
 	case e.Gap != nil:
 		return []string{clock(e.Gap.From), "", "", "", "", "", "", "",
 			fmt.Sprintf("the journal could not be written from here on: %s (%d requests refused)", e.Gap.Error, e.Gap.Refused)}
@@ -105,6 +109,29 @@ func cells(e audit.Entry) []string {
 		return []string{"", "", "", "", "", "", "", "", fmt.Sprintf("damaged line in %s at byte %d: %s", e.Damage.File, e.Damage.Offset, e.Damage.Error)}
 	}
 	return nil
+}
+
+func lostCells(e audit.Entry) []string {
+	row := decisionCells(audit.Entry{Decision: &audit.Decision{Time: e.Outcome.Time, Identity: e.Outcome.Identity}, Outcome: e.Outcome})
+	row[3], row[8] = "", strings.TrimSpace("(request "+e.Outcome.Request+": "+e.Lost+")"+row[8])
+	return row
+}
+
+// actCells gives what an operator did.
+func actCells(e audit.Entry) []string {
+	last := e.Act
+	if e.Result != nil {
+		last = e.Result
+	}
+	by := last.Account
+	if by == "" {
+		by = fmt.Sprintf("uid %d", last.UID)
+	}
+	what := strings.Join(strings.Fields(string(last.Name)+" "+last.Object), " ") + " by " + by
+	if last.Error != "" {
+		what += " (" + strings.ReplaceAll(last.Error, "\n", "; ") + ")"
+	}
+	return []string{clock(e.Act.Time), last.Agent, last.User, string(last.Result), string(last.Code), "", "", "", what}
 }
 
 // ended stands for the verdict where a request comes a second time, with its

@@ -68,7 +68,7 @@ func TestWrongUseNamesTheThingAndTheFix(t *testing.T) {
 		{"log -f --limit 1", 2, `log: --follow goes on for ever, so --limit and --until do not go with it: say --since`, `bawn log`},
 		{"log -f --until 1h", 2, `log: --follow goes on for ever, so --limit and --until do not go with it: say --since`, `bawn log`},
 		{"log --agent=", 2, `log: --agent is empty`, `bawn log`},
-		{"log --since=-5m", 2, `log: --since "-5m": neither a time nor a duration such as 30m, 2h, 2026-01-31, "2026-01-31 08:00:00" or 2026-01-31T08:00:00Z`, `bawn log`},
+		{"log --since=-5m", 2, `log: --since "-5m": neither a time nor a duration such as 30m, 2h, 7d, 2026-01-31, "2026-01-31 08:00:00" or 2026-01-31T08:00:00Z`, `bawn log`},
 		{"--root= status", 2, `--root is empty`, `name a directory`},
 		{"run", 125, `run: COMMAND is missing`, `bawn run [flags] -- COMMAND [ARG...]`},
 		{"run --bogus -- ls", 125, `run: unknown flag: --bogus`, `"bawn run --help"`},

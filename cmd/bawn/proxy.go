@@ -77,6 +77,7 @@ type proxy struct {
 	labels  *budget.Labels
 	meter   *budget.Meter
 	parent  *parent.Proxy // nil: there is none
+	pruner  *pruner
 	egress  *egress.Server
 	dns     *resolver.Server
 	own     ownAddresses
@@ -141,6 +142,8 @@ func (p *proxy) openAgentFiles(cfg config.Config) (err error) {
 		return errors.Join(err, p.table.Close(), p.labels.Close())
 	}
 	p.lease.Learn(p.keep)
+	p.pruner = newPruner(p.paths.Journal("proxy"), cfg.Audit, p.log)
+	p.lease.Hears(p.pruner.hear)
 	return nil
 }
 
@@ -187,6 +190,7 @@ func (p *proxy) run(ctx context.Context) error {
 	ready := p.by.ready()
 	return lifecycle.Run(ctx,
 		lifecycle.Service{Name: "lease", Run: p.lease.Run},
+		lifecycle.Service{Name: "old records", Run: p.pruner.run},
 		lifecycle.Service{Name: "intermediate", Run: p.renewIntermediate},
 		lifecycle.Service{Name: "own addresses", Run: p.own.watch},
 		lifecycle.Service{Name: "parent", Run: p.watchParent},

@@ -26,6 +26,7 @@ import (
 	"bawn/internal/ca"
 	"bawn/internal/config"
 	"bawn/internal/ids"
+	"bawn/internal/index"
 	"bawn/internal/lease"
 	"bawn/internal/lifecycle"
 	"bawn/internal/netd/netdapi"
@@ -55,6 +56,7 @@ type Server struct {
 	root     *ca.Root
 	acts     *audit.Journal // what was done to this installation, and by whom
 	signer   *proof.Signer
+	index    *index.Index
 	auditKey proof.Key
 	planes   *planes
 	netd     *netdLink
@@ -112,6 +114,7 @@ func (s *Server) openOwn(ctx context.Context) error {
 	if s.signer, err = s.openSigner(); err != nil {
 		return err
 	}
+	s.index = s.openIndex(ctx)
 	if s.root, err = s.openRoot(); err != nil {
 		return err
 	}
@@ -157,8 +160,11 @@ func (s *Server) openState(ctx context.Context) error {
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	defer s.store.Close()
 	defer s.closeActs()
+	defer s.index.Close() //nolint:errcheck // what is lost is read again
 	return lifecycle.Run(ctx,
 		lifecycle.Service{Name: "checkpoints", Run: s.signer.Run},
+		lifecycle.Service{Name: "audit index", Run: s.index.Run},
+		lifecycle.Service{Name: "old records", Run: s.prune},
 		lifecycle.Service{Name: "netd link", Run: s.netd.run},
 		lifecycle.Service{Name: "grants", Run: s.watchGrants},
 		lifecycle.Service{Name: "doctor", Run: s.keepTesting},

@@ -59,7 +59,7 @@ func (s *Server) lease(w http.ResponseWriter, q *http.Request, peer peercred.Pee
 	if err := s.store.Ping(q.Context()); err != nil {
 		return fmt.Errorf("reading the database: %w", err)
 	}
-	answer := apitype.LeaseAnswer{Tag: snap.Tag, Check: s.planes.checkAsked()}
+	answer := apitype.LeaseAnswer{Tag: snap.Tag, Check: s.planes.checkAsked(), Through: s.through(ask.Plane)}
 	if snap.Tag != ask.Have {
 		answer.Snapshot = &snap
 	}

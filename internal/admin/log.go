@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,24 +18,9 @@ import (
 	"bawn/internal/audit"
 	"bawn/internal/codes"
 	"bawn/internal/names"
-	"bawn/internal/peercred"
 	"bawn/internal/session"
 	"bawn/internal/verdict"
 )
-
-// log streams records as JSON lines, oldest first.
-func (s *Server) log(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
-	f, follow, err := parseFilter(q.URL.Query())
-	if err != nil {
-		return err
-	}
-	dir := s.o.Paths.Journal("proxy")
-	entries := audit.Scan(dir, f)
-	if follow {
-		entries = audit.Follow(q.Context(), dir, f)
-	}
-	return stream(w, q, entries)
-}
 
 func stream(w http.ResponseWriter, q *http.Request, entries iter.Seq2[audit.Entry, error]) error {
 	w.Header().Set("Content-Type", "application/jsonl")
@@ -56,7 +42,10 @@ func stream(w http.ResponseWriter, q *http.Request, entries iter.Seq2[audit.Entr
 }
 
 // filterKeys are the query parameters of the log.
-var filterKeys = []string{"agent", "user", "host", "verdict", "code", "since", "until", "limit", "follow"}
+var filterKeys = []string{
+	"agent", "user", "session", "host", "verdict", "code", "plane", "rule", "method", "path", "request", "client", "status", "upstream",
+	"since", "until", "limit", "follow",
+}
 
 func parseFilter(q url.Values) (f audit.Filter, follow bool, err error) {
 	for k := range q {
@@ -64,7 +53,19 @@ func parseFilter(q url.Values) (f audit.Filter, follow bool, err error) {
 			return f, false, badRequest("log: filter %q is unknown or given twice", k)
 		}
 	}
-	f.Agent, f.User = q.Get("agent"), q.Get("user")
+	f.Agent, f.User, f.Session = q.Get("agent"), q.Get("user"), q.Get("session")
+	f.Plane, f.Rule, f.Method, f.Path, f.Request = q.Get("plane"), q.Get("rule"), q.Get("method"), q.Get("path"), q.Get("request")
+	if f.Client, err = filterAddress("client", q.Get("client")); err != nil {
+		return f, false, err
+	}
+	if f.Upstream, err = filterAddress("upstream", q.Get("upstream")); err != nil {
+		return f, false, err
+	}
+	if n := q.Get("status"); n != "" {
+		if f.Status, err = strconv.Atoi(n); err != nil || f.Status < 100 || f.Status > 999 {
+			return f, false, badRequest("log: status %q is not a status of HTTP", n)
+		}
+	}
 	if f.Agent == "" {
 		f.Except = session.Doctor // Bawn's own attacks on itself are not the operator's question
 	}
@@ -89,6 +90,22 @@ func parseFilter(q url.Values) (f audit.Filter, follow bool, err error) {
 		}
 	}
 	return f, q.Get("follow") == "true", nil
+}
+
+// filterAddress brings an address, or an address and port, into the form that
+// records hold.
+func filterAddress(key, s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	if a, err := netip.ParseAddr(s); err == nil {
+		return a.Unmap().String(), nil
+	}
+	ap, err := netip.ParseAddrPort(s)
+	if err != nil || ap.Port() == 0 {
+		return "", badRequest("log: %s %q is not ADDRESS or ADDRESS:PORT", key, s)
+	}
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()).String(), nil
 }
 
 // filterHost brings a name into the form that records hold.

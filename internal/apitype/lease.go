@@ -44,6 +44,9 @@ type LeaseAnswer struct {
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 	// Check asks for a [ResolverReport], if it is another number than the last.
 	Check uint64 `json:"check,omitempty"`
+	// Through names, for a series of the plane's journal, the file in front of
+	// which nothing is needed any more: indexed, and covered by a checkpoint.
+	Through map[string]string `json:"through,omitempty"`
 }
 
 // A Snapshot is all that a plane needs to judge.

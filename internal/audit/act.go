@@ -166,7 +166,7 @@ func (e *encoder) act(b []byte, a *Act) []byte {
 
 // act judges everything but the code, which the result may still bring.
 func (f *Filter) act(a *Act) bool {
-	return f.within(a.Time) && f.Host+f.Session+f.Rule+f.Method+f.Path+f.Request+f.Client == "" && f.Verdict == nil && is(f.Plane, a.Plane) &&
+	return !f.NoActs && f.within(a.Time) && f.Host+f.Session+f.Rule+f.Method+f.Path+f.Request+f.Client == "" && f.Verdict == nil && is(f.Plane, a.Plane) &&
 		(f.Agent == "" || f.Agent == a.Agent) && (f.Except == "" || f.Except != a.Agent) &&
 		(f.User == "" || f.User == a.User)
 }

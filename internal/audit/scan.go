@@ -34,6 +34,7 @@ type Filter struct {
 	Since    time.Time // of the decision, inclusive
 	Until    time.Time // exclusive
 	Limit    int       // only the newest so many; 0: all
+	NoActs   bool      // nothing that operators did
 }
 
 // An Entry is one line of a log: a decision with its outcome, a summary, a gap

@@ -191,14 +191,41 @@ func (c *Client) Doctor(ctx context.Context) (d apitype.Doctor, err error) {
 	return d, c.call(ctx, "POST", "/doctor", nil, &d)
 }
 
-// Log streams records as JSON lines; query holds the filters. The caller
-// closes the stream.
-func (c *Client) Log(ctx context.Context, query url.Values) (io.ReadCloser, error) {
+// A Stream is a log on its way, as JSON lines. Who got it closes it.
+type Stream struct {
+	io.ReadCloser
+	More string // where the page before begins; empty: there is none
+	Note string // in which way the answer is not all that there is
+}
+
+// Log streams records; query holds the filters.
+func (c *Client) Log(ctx context.Context, query url.Values) (*Stream, error) {
 	resp, err := c.send(ctx, "GET", "/log?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
-	return resp.Body, nil
+	return &Stream{resp.Body, resp.Header.Get(apitype.HeadMore), resp.Header.Get(apitype.HeadNote)}, nil
+}
+
+// LogTotals adds up records by what the query says under by, such as
+// "agent,code".
+func (c *Client) LogTotals(ctx context.Context, query url.Values) (t apitype.Totals, err error) {
+	return t, c.call(ctx, "GET", "/log/totals?"+query.Encode(), nil, &t)
+}
+
+// Usage adds up records by agent and host.
+func (c *Client) Usage(ctx context.Context, query url.Values) (t apitype.Totals, err error) {
+	return t, c.call(ctx, "GET", "/usage?"+query.Encode(), nil, &t)
+}
+
+// Who asks for the sessions behind an address.
+func (c *Client) Who(ctx context.Context, query url.Values) (w apitype.Who, err error) {
+	return w, c.call(ctx, "GET", "/who?"+query.Encode(), nil, &w)
+}
+
+// Report asks what agents did in a time.
+func (c *Client) Report(ctx context.Context, query url.Values) (r apitype.Report, err error) {
+	return r, c.call(ctx, "GET", "/report?"+query.Encode(), nil, &r)
 }
 
 // Lease is one beat of a plane.

@@ -63,6 +63,8 @@ type Config struct {
 	Grants Grants `yaml:"grants"`
 	// Doctor says when the self-test runs by itself.
 	Doctor Doctor `yaml:"doctor"`
+	// Audit bounds how much of the record is kept.
+	Audit Audit `yaml:"audit"`
 }
 
 // Limits bound one session of an agent.
@@ -96,6 +98,7 @@ func Default() Config {
 		Wildcards: Wildcards{Names: 256, Octets: 8192, AllNames: 4096, NameOctets: 100, NameLabels: 8},
 		Grants:    Grants{Max: 24 * time.Hour},
 		Doctor:    Doctor{Every: time.Hour},
+		Audit:     Audit{Keep: "90d", MaxSize: "20GB"},
 	}
 }
 
@@ -175,6 +178,7 @@ func (c Config) Validate() error {
 	if c.Grants.Max < time.Second || c.Grants.Max > maxGrant {
 		errs = append(errs, fmt.Errorf("grants: max: need 1s to %s, have %s", maxGrant, c.Grants.Max))
 	}
+	errs = append(errs, c.Audit.validate()...)
 	return errors.Join(errs...)
 }
 

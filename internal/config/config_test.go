@@ -14,7 +14,7 @@ import (
 
 func TestBadConfigurationNamesEveryProblem(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":      {"version: 1\nresolver: [1.1.1.1]\n", `line 2: unknown key "resolver" (known here: version, resolvers, upstream_roots, system_roots, credentials, parent_proxy, placement, limits, wildcards, grants, doctor)`},
+		"unknown key":      {"version: 1\nresolver: [1.1.1.1]\n", `line 2: unknown key "resolver" (known here: version, resolvers, upstream_roots, system_roots, credentials, parent_proxy, placement, limits, wildcards, grants, doctor, audit)`},
 		"unknown limit":    {"version: 1\nlimits: {pid: 1}\n", `line 2: unknown key "pid" (known here: pids, memory_mib, cpu_percent)`},
 		"a list":           {"- version: 1\n", "line 1: wants keys and values, has a list"},
 		"no list":          {"version: 1\nresolvers: 192.0.2.1\n", `line 2: wants a list, has "192.0.2.1"`},
@@ -51,6 +51,9 @@ func TestBadConfigurationNamesEveryProblem(t *testing.T) {
 		"a parent's colon":         {"version: 1\nparent_proxy: {address: 'proxy.example:1', username: 'a:b', password_file: /p}\n", "a colon"},
 		"a parent's range":         {"version: 1\nparent_proxy: {address: 'proxy.example:1', addresses: [10.0.0.1/8]}\n", "is not an address range"},
 		"a parent's bypass":        {"version: 1\nparent_proxy: {address: 'proxy.example:1', bypass: ['a*']}\n", "is not a host name"},
+
+		"a record that is not kept": {"version: 1\naudit: {keep: 0d}\n", "audit keep"},
+		"a record of no size":       {"version: 1\naudit: {max_size: 20}\n", "audit max_size"},
 
 		"second bad beside": {"version: 3\nupstream_roots: a.pem\n", "absolute"},
 	} {

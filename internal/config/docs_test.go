@@ -37,7 +37,7 @@ func TestThePageShowsEveryKeyWithItsDefault(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-default +page\n%s", diff)
 	}
-	for _, section := range []reflect.Type{reflect.TypeFor[config.Config](), reflect.TypeFor[config.Limits](), reflect.TypeFor[config.Wildcards](), reflect.TypeFor[config.Grants](), reflect.TypeFor[config.Doctor](), reflect.TypeFor[config.ParentProxy]()} {
+	for _, section := range []reflect.Type{reflect.TypeFor[config.Config](), reflect.TypeFor[config.Limits](), reflect.TypeFor[config.Wildcards](), reflect.TypeFor[config.Grants](), reflect.TypeFor[config.Doctor](), reflect.TypeFor[config.Audit](), reflect.TypeFor[config.ParentProxy]()} {
 		for i := range section.NumField() {
 			if key := section.Field(i).Tag.Get("yaml"); !strings.Contains(text, key+":") {
 				t.Errorf("key %s is not shown", key)

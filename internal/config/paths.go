@@ -40,6 +40,9 @@ func (p Paths) AuditKey() string { return filepath.Join(p.State("admin"), "audit
 // AuditPub is its public half.
 func (p Paths) AuditPub() string { return filepath.Join(p.Public(), "audit.pub") }
 
+// Index is the audit index, which can be made anew from the journals.
+func (p Paths) Index() string { return filepath.Join(p.State("admin"), "index.db") }
+
 // Public holds what everybody may read: the CA certificate, the bundle and the
 // key that checks checkpoints.
 func (p Paths) Public() string { return filepath.Join(p.Lib(), "public") }

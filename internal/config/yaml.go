@@ -38,7 +38,7 @@ func readable(err error) error {
 }
 
 // sections are what the file holds under keys of its own.
-var sections = []reflect.Type{reflect.TypeFor[Limits](), reflect.TypeFor[Credential](), reflect.TypeFor[ParentProxy](), reflect.TypeFor[Wildcards](), reflect.TypeFor[Grants](), reflect.TypeFor[Doctor]()}
+var sections = []reflect.Type{reflect.TypeFor[Limits](), reflect.TypeFor[Credential](), reflect.TypeFor[ParentProxy](), reflect.TypeFor[Wildcards](), reflect.TypeFor[Grants](), reflect.TypeFor[Doctor](), reflect.TypeFor[Audit]()}
 
 // keys are those of the section that Go type is read into.
 func keys(goType string) []string {

@@ -38,8 +38,7 @@ func (w *world) options() index.Options {
 
 func run(t testing.TB, o index.Options) *running {
 	t.Helper()
-	x, err := index.Open(t.Context(), o)
-	must(t, err)
+	x := index.Open(t.Context(), o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { x.Run(ctx); close(done) }()

@@ -139,8 +139,9 @@ type databases struct {
 }
 
 // Open opens the index at o.Path, mode 0600. One that is not there, is damaged or
-// of another version is made anew, and filled from the journals by Run.
-func Open(ctx context.Context, o Options) (*Index, error) {
+// of another version is made anew, and filled from the journals by Run. Where the
+// file cannot be opened at all, the health says so and Run tries again.
+func Open(ctx context.Context, o Options) *Index {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -159,12 +160,13 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening audit index %s: %w", o.Path, err)
+		x.alarm(fmt.Sprintf("opening audit index %s: %v", o.Path, err))
+	} else {
+		x.db = db
 	}
-	x.db = db
 	x.complete = o.Now()
 	x.writer.reset()
-	return x, nil
+	return x
 }
 
 // errUnfit says that a file is an index that this program cannot use.
@@ -276,6 +278,22 @@ func (x *Index) Close() error {
 		return nil
 	}
 	return x.db.close()
+}
+
+// reopen opens a file that could not be opened before.
+func (x *Index) reopen(ctx context.Context) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.db != nil || x.closed {
+		return nil
+	}
+	db, err := openDatabases(ctx, x.o.Path)
+	if err != nil {
+		return fmt.Errorf("opening audit index %s: %w", x.o.Path, err)
+	}
+	x.db = db
+	x.writer.reset()
+	return nil
 }
 
 // rebuild throws the file away and begins a new one.

@@ -507,6 +507,9 @@ func shapeWhere(f *audit.Filter) (where []string, args []any) {
 	if f.Except != "" {
 		add("agent <> ?", f.Except)
 	}
+	if f.NoActs {
+		add(fmt.Sprintf("kind <> %d", kindAct))
+	}
 	if f.Host != "" {
 		add("(host = ? OR wide <> 0)", f.Host)
 	}

@@ -87,6 +87,9 @@ func (x *Index) failed(ctx context.Context, err error) {
 // ingest takes in one batch. It reports whether it has come to the end of every
 // series.
 func (x *Index) ingest(ctx context.Context) (complete bool, err error) {
+	if err := x.reopen(ctx); err != nil {
+		return false, err
+	}
 	db, done, err := x.use()
 	if err != nil {
 		return false, err

@@ -54,6 +54,7 @@ type Holder struct {
 	report  atomic.Pointer[apitype.ResolverReport] // of the newest check
 	asked   uint64                                 // its number; of Run
 	running sync.WaitGroup                         // checks
+	through func(map[string]string)
 	held    atomic.Pointer[held]
 	mu      sync.Mutex
 	changed chan struct{}
@@ -79,6 +80,10 @@ func New(admin Admin, plane string, log *slog.Logger) *Holder {
 // force: what a plane keeps for an agent ends when its registration does. It is
 // to be called before Run.
 func (h *Holder) Learn(f func([]apitype.SnapshotAgent)) { h.learn = f }
+
+// Hears has f called with what admin says of the plane's journal, at each beat.
+// It is to be called before Run, and f must not block.
+func (h *Holder) Hears(f func(through map[string]string)) { h.through = f }
 
 // Reports has each beat say how the parent proxy does. Call it before Run.
 func (h *Holder) Reports(parent func() apitype.ParentHealth) { h.parent = parent }
@@ -200,6 +205,9 @@ func (h *Holder) beat(ctx context.Context) error {
 		return fmt.Errorf("asking for the lease: %w", err)
 	}
 	h.check(life, answer.Check)
+	if h.through != nil && len(answer.Through) > 0 {
+		h.through(answer.Through)
+	}
 	until := int64(asked + apitype.LeaseTTL)
 	if answer.Snapshot == nil {
 		if old == nil || answer.Tag != old.tag {
