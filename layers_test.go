@@ -33,7 +33,7 @@ var rows = [][]string{
 	{"internal/audit", "internal/ca", "internal/store", "internal/budget"},
 	{"internal/index"},
 	// hands: what touches the host
-	{"internal/proof"},
+	{"internal/proof", "internal/siem"},
 	{"internal/fdpass", "internal/lending", "internal/notify", "internal/peercred", "internal/uptls"},
 	{"internal/netkern", "internal/proc", "internal/probe", "internal/dnsclient", "internal/parent", "internal/h2conn"},
 	{"internal/netd/netdapi", "internal/inspect"},

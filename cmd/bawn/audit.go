@@ -24,7 +24,7 @@ func (a *app) auditCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use: "audit", Short: "Prove the record: check it, export it, keep its anchors; show operators' acts",
 	},
-		a.auditVerifyCommand(), a.auditAnchorsCommand(),
+		a.auditVerifyCommand(), a.auditExportCommand(), a.auditAnchorsCommand(), a.auditActsCommand(),
 	)
 }
 

@@ -62,6 +62,7 @@ var routes = []route{
 	{"GET /report", operator, act{}, (*Server).auditReport},
 	{"GET /acts", operator, act{}, (*Server).listActs},
 	{"GET /audit/anchors", operator, act{}, (*Server).anchors},
+	{"POST /audit/export", operator, does(audit.ActAuditExport).with("format", "agent", "user", "since", "until"), (*Server).exportAudit},
 	{"POST /sessions", operator, does(audit.ActSessionStart).begunByItself(), (*Server).session},
 	{"POST /plane/lease", plane, changesNothing("a beat, once a second"), (*Server).lease},
 	{"POST /plane/intermediate", plane, does(audit.ActIntermediateSign).offering("csr"), (*Server).signIntermediate},
@@ -138,6 +139,9 @@ func (s *Server) fail(w http.ResponseWriter, r route, err error) {
 	}
 	if e, ok := errors.AsType[*apitype.Error](err); ok {
 		writeError(w, e)
+		return
+	}
+	if _, told := errors.AsType[*exportError](err); told {
 		return
 	}
 	s.o.Log.Error("a request failed", "route", r.pattern, "error", err)

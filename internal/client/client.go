@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"mime"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"net/url"
@@ -241,4 +243,49 @@ func (c *Client) SignIntermediate(ctx context.Context, csr []byte) (s apitype.Si
 // Anchors returns the newest checkpoints of all journals.
 func (c *Client) Anchors(ctx context.Context) (a apitype.Anchors, err error) {
 	return a, c.call(ctx, "GET", "/audit/anchors", nil, &a)
+}
+
+// ExportAudit streams an export; take is called for each of its files. An export
+// that is cut off or failed on the way is an error.
+func (c *Client) ExportAudit(ctx context.Context, ask apitype.ExportAudit, take func(name string, r io.Reader) error) (end apitype.ExportEnd, err error) {
+	resp, err := c.send(ctx, "POST", "/audit/export", ask)
+	if err != nil {
+		return end, err
+	}
+	defer resp.Body.Close()
+	_, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return end, fmt.Errorf("reading the export: %w", err)
+	}
+	parts := multipart.NewReader(resp.Body, params["boundary"])
+	for {
+		p, err := parts.NextRawPart()
+		if err != nil {
+			return end, fmt.Errorf("reading the export: it is cut off: %w", err)
+		}
+		name := p.Header.Get("X-Bawn-File")
+		if name != "end" {
+			if err := take(name, p); err != nil {
+				return end, err
+			}
+			continue
+		}
+		if err := json.NewDecoder(io.LimitReader(p, maxReply)).Decode(&end); err != nil {
+			return end, fmt.Errorf("reading the export: it is cut off: %w", err)
+		}
+		if end.Error != "" {
+			return end, &apitype.Error{Message: "the export is not whole: " + end.Error}
+		}
+		return end, nil
+	}
+}
+
+// Acts streams what was done to Bawn itself as JSON lines; query holds the
+// filters. The caller closes the stream.
+func (c *Client) Acts(ctx context.Context, query url.Values) (io.ReadCloser, error) {
+	resp, err := c.send(ctx, "GET", "/acts?"+query.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
 }

@@ -68,6 +68,8 @@ func (p *picker) wants(rec audit.Record) bool {
 		followed := p.open[o.Request]
 		delete(p.open, o.Request)
 		return followed || p.mine(o.Agent, o.User) && p.within(o.Time)
+	case rec.Dial != nil:
+		return p.open[rec.Dial.Request] || p.mine(rec.Dial.Agent, rec.Dial.User) && p.within(rec.Dial.Time)
 	case rec.Summary != nil:
 		return p.mine(rec.Summary.Agent, rec.Summary.User) && p.within(rec.Summary.Time)
 	case rec.Act != nil:

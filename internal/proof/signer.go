@@ -23,7 +23,7 @@ type Options struct {
 	Dir      string   // of the checkpoints; made where it is missing
 	Journals []string // directories of journals, which are only read
 	Key      *SigningKey
-	Log      *slog.Logger
+	Log      *slog.Logger     // nil: none
 	Now      func() time.Time // nil: time.Now
 	// Broken and Pruned are told when a journal is not what was written, and when
 	// its oldest files are gone; nil: nobody is.
@@ -82,6 +82,9 @@ type signed struct {
 func OpenSigner(o Options) (*Signer, error) {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of checkpoints: %w", err)

@@ -42,6 +42,8 @@ func (l Layout) Journals() ([]string, error) {
 		}
 		return nil, fmt.Errorf("%s holds no journal: neither a state directory nor an export", l.Dir)
 	}
+	// What is below agents is theirs, whatever its name.
+	dirs = slices.DeleteFunc(dirs, func(d string) bool { return filepath.Base(filepath.Dir(d)) == "agents" })
 	for _, d := range dirs {
 		if _, err := os.ReadDir(d); err != nil {
 			return nil, err

@@ -1,0 +1,129 @@
+// Copyright The Bawn Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bawn/internal/audit"
+	"bawn/internal/ids"
+	"bawn/internal/proof"
+	"bawn/internal/verdict"
+)
+
+// recorded makes a state directory with a signed record.
+func recorded(t *testing.T) (lib string) {
+	t.Helper()
+	l := proof.Layout{Dir: t.TempDir()}
+	for _, dir := range []string{l.Journal("proxy"), filepath.Dir(l.Key())} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.MkdirAll(filepath.Join(l.Dir, "admin"), 0o755)
+	key, err := proof.OpenKey(filepath.Join(l.Dir, "admin", "audit.key"), l.Key(), func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := audit.OpenJournal(l.Journal("proxy"), audit.Options{Plane: "proxy", FileBytes: 3000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		d := audit.Decision{Request: "r", Identity: ids.Identity{Agent: "dev"}, Host: "\x1b[31mevil\u202e.example", Verdict: verdict.Deny}
+		if err := j.Decide(&d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.Close()
+	s, err := proof.OpenSigner(proof.Options{Dir: l.Checkpoints(), Journals: []string{l.Journal("proxy")}, Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SignNow(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Dir
+}
+
+func runAudit(t *testing.T, args ...string) (status int, out, errs string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	status = run(t.Context(), append([]string{"audit"}, args...), strings.NewReader(""), &stdout, &stderr)
+	return status, stdout.String(), stderr.String()
+}
+
+// TestAuditVerifyForScripts: exit status and JSON, with what is found and where.
+func TestAuditVerifyForScripts(t *testing.T) {
+	lib := recorded(t)
+	anchors := filepath.Join(t.TempDir(), "anchors.txt")
+	status, out, errs := runAudit(t, "anchors", lib)
+	if status != 0 || !strings.Contains(out, "\u2014 bawn-") {
+		t.Fatalf("anchors: %d %s %s", status, out, errs)
+	}
+	if err := os.WriteFile(anchors, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(lib, "public", "audit.pub")
+	status, out, errs = runAudit(t, "verify", lib, "--key", key, "--anchor", anchors)
+	if status != 0 || !strings.Contains(out, "everything is as it was written") || strings.Contains(out, "note:") {
+		t.Errorf("sound: %d %s %s", status, out, errs)
+	}
+	if status, out, _ := runAudit(t, "verify", lib); status != 0 || strings.Count(out, "note:") != 2 {
+		t.Errorf("without key and anchor: %d %s", status, out)
+	}
+	files, _ := filepath.Glob(filepath.Join(lib, "proxy", "journal", "*.jsonl"))
+	raw, _ := os.ReadFile(files[1])
+	os.WriteFile(files[1], bytes.Replace(raw, []byte(`"dev"`), []byte(`"eve"`), 1), 0o600)
+	status, out, _ = runAudit(t, "verify", lib, "--json")
+	var rep struct {
+		OK     bool
+		Series []struct {
+			Faults []struct {
+				Kind, File string
+				Record     int
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if f := rep.Series[0].Faults; status != 3 || rep.OK || len(f) != 1 || f[0].Kind != "changed" || f[0].File != filepath.Base(files[1]) || f[0].Record == 0 {
+		t.Errorf("changed: %d %s", status, out)
+	}
+	if status, out, _ := runAudit(t, "verify", lib); status != 3 || !strings.Contains(out, "FAULT changed: "+filepath.Base(files[1])) {
+		t.Errorf("changed: %d %s", status, out)
+	}
+	for _, args := range [][]string{{"verify", "/nonexistent"}, {"verify", t.TempDir()}, {"verify", lib, "--key", files[0]}, {"verify", lib, "--anchor", files[0]}} {
+		if status, _, errs := runAudit(t, args...); status != 1 || errs == "" {
+			t.Errorf("%v: %d %s", args, status, errs)
+		}
+	}
+	for _, args := range [][]string{{"verify", lib, "x"}, {"verify", ""}, {"export"}, {"export", "--out", "x", "--format", "pdf"}, {"export", "--out", "x", "--agent", ""}, {"verify", files[0]}} {
+		if status, _, errs := runAudit(t, args...); status != 2 || !strings.Contains(errs, "hint") {
+			t.Errorf("%v: %d %s", args, status, errs)
+		}
+	}
+}
+
+// TestI14FileNamesInAReportAreInert: a directory is somebody else's as well.
+func TestI14FileNamesInAReportAreInert(t *testing.T) {
+	lib := recorded(t)
+	dir := filepath.Join(lib, "x\x1b]52;c;YQ==\x07", "journal")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(lib, "proxy", "journal", "*.jsonl"))
+	raw, _ := os.ReadFile(files[0])
+	os.WriteFile(filepath.Join(dir, filepath.Base(files[0])), raw, 0o600)
+	status, out, errs := runAudit(t, "verify", lib)
+	if status != 3 || strings.ContainsAny(out+errs, "\x1b\x07") {
+		t.Errorf("%d %q %q", status, out, errs)
+	}
+}
