@@ -105,7 +105,7 @@ func (a *app) printActs(body io.Reader, asJSON bool) error {
 			if _, err := a.stdout.Write(visible(line)); err != nil {
 				return err
 			}
-		} else if row := actCells(l.Entry); row != nil {
+		} else if row := actRow(l.Entry); row != nil {
 			rows = append(rows, row)
 		}
 	}
@@ -115,8 +115,8 @@ func (a *app) printActs(body io.Reader, asJSON bool) error {
 	return printRows(a.stdout, rows)
 }
 
-// actCells gives an entry in the order of the columns.
-func actCells(e audit.Entry) []string {
+// actRow gives an entry in the order of the columns.
+func actRow(e audit.Entry) []string {
 	switch {
 	case e.Act != nil:
 	case e.Gap != nil:
