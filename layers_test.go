@@ -32,6 +32,7 @@ var rows = [][]string{
 	{"internal/agentfile"},
 	{"internal/audit", "internal/ca", "internal/store", "internal/budget"},
 	{"internal/index"},
+	{"internal/hindsight"},
 	// hands: what touches the host
 	{"internal/proof", "internal/siem"},
 	{"internal/fdpass", "internal/lending", "internal/notify", "internal/peercred", "internal/uptls"},

@@ -22,7 +22,7 @@ import (
 
 func (a *app) policyCommand() *cobra.Command {
 	return group(&cobra.Command{Use: "policy", Short: "Check, apply, show, explain, test, compare and roll back policy"},
-		a.policyApply(), a.policyCheck(), a.policyShow(), a.policyExplain(), a.policyTest(), a.policyDiff(),
+		a.policyApply(), a.policyCheck(), a.policyShow(), a.policyExplain(), a.policyTest(), a.policyDiff(), a.policyReplay(), a.policySuggest(),
 		a.policyRollback(), a.policyRevisions())
 }
 

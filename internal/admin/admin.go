@@ -70,6 +70,8 @@ type Server struct {
 
 	grantNews chan struct{} // one was added
 
+	lookingBack sync.Mutex // held by who reads the whole record
+
 	testing sync.Mutex  // one self-test at a time
 	clock   clock       // of the self-test
 	retest  chan string // cause of a self-test that is wanted

@@ -48,6 +48,8 @@ var routes = []route{
 	{"GET /policy", operator, act{}, (*Server).showPolicy},
 	{"POST /policy", operator, does(audit.ActPolicyApply).with("why", "base").offering("yaml"), (*Server).applyPolicy},
 	{"POST /policy/rollback", operator, does(audit.ActPolicyRollback).to("revision").with("why"), (*Server).rollbackPolicy},
+	{"POST /policy/replay", operator, changesNothing("judges requests that are over"), (*Server).replayPolicy},
+	{"GET /policy/suggest", operator, act{}, (*Server).suggestPolicy},
 	{"POST /policy/check", operator, changesNothing("checks a policy that is not applied"), (*Server).checkPolicy},
 	{"GET /policy/revisions", operator, act{}, (*Server).listRevisions},
 	{"GET /policy/effective", operator, act{}, (*Server).effectivePolicy},

@@ -24,8 +24,10 @@ import (
 	"net/url"
 	"strconv"
 	"syscall"
+	"time"
 
 	"bawn/internal/apitype"
+	"bawn/internal/hindsight"
 )
 
 // A Client asks one admin.
@@ -145,6 +147,21 @@ func (c *Client) ApplyPolicy(ctx context.Context, a apitype.ApplyPolicy) (out ap
 // CheckPolicy checks a policy as ApplyPolicy does, and changes nothing.
 func (c *Client) CheckPolicy(ctx context.Context, a apitype.CheckPolicy) (out apitype.Checked, err error) {
 	return out, c.call(ctx, "POST", "/policy/check", a, &out)
+}
+
+// ReplayPolicy asks what a policy would make of what is on record.
+func (c *Client) ReplayPolicy(ctx context.Context, a apitype.ReplayPolicy) (out hindsight.Report, err error) {
+	return out, c.call(ctx, "POST", "/policy/replay", a, &out)
+}
+
+// SuggestPolicy asks which rules would allow what was denied since a time, to one
+// agent or with an empty name to all.
+func (c *Client) SuggestPolicy(ctx context.Context, agent string, since time.Time) (out hindsight.Suggestions, err error) {
+	q := url.Values{"since": {since.UTC().Format(time.RFC3339Nano)}}
+	if agent != "" {
+		q.Set("agent", agent)
+	}
+	return out, c.call(ctx, "GET", "/policy/suggest?"+q.Encode(), nil, &out)
 }
 
 // RollbackPolicy applies the text of an old revision as a new one.

@@ -120,6 +120,7 @@ func (x *exchange) judge() verdict.Verdict {
 	x.strip()
 	if isWebSocket(x.q.Upgrade) {
 		x.ws = newOpening(&x.q)
+		x.rec.Proto = "websocket"
 	}
 	return x.decide()
 }

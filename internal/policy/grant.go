@@ -28,9 +28,10 @@ type Grant struct {
 // ended is when a grant expires that somebody has ended: before every clock.
 var ended = time.Unix(0, 0).UTC()
 
-// read reads the rule of g. The problems have no line: there is no file.
-func (g Grant) read() (*rule, Problems) {
-	r := newReader()
+// read reads the rule of g, with a reader that may have read others. The problems
+// have no line: there is no file.
+func (g Grant) read(r *reader) (*rule, Problems) {
+	r.problems = nil
 	if !checkText([]byte(g.Rule), &r.problems) {
 		return nil, r.problems
 	}
@@ -81,8 +82,9 @@ func unlined(problems Problems) Problems {
 // grants adds those of known to the agents. One for an agent that is not
 // registered is a problem: names come again.
 func (p *Policy) grants(known Known, problems *Problems) {
+	r := newReader()
 	for _, g := range known.Grants {
-		ru, found := g.read()
+		ru, found := g.read(r)
 		*problems = append(*problems, found...)
 		if ru == nil || len(found) > 0 {
 			continue
