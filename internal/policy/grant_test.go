@@ -70,7 +70,7 @@ func TestGrantsAreJudgedLikeRules(t *testing.T) {
 	known := granted("", now.Add(time.Hour))
 	known.Owned = []policy.Owned{{Preset: "openai", Hosts: []names.Pattern{names.MustPattern("api.openai.com")}}}
 	for rule, want := range map[string]string{
-		`{host: "*.com"}`: "too wide",
+		`{host: "*.com"}`:                                          "too wide",
 		`{host: a.example, hots: b.example}`:                       "unknown key",
 		`{host: api.openai.com}`:                                   "belongs to the preset openai",
 		`{deny: {host: a.example}}`:                                "a grant only allows",

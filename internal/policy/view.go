@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bawn/internal/names"
+	"bawn/internal/quota"
 )
 
 // A Rule is one rule of an agent as it is enforced, for whoever compares
@@ -32,6 +33,7 @@ type Rule struct {
 	Addresses  []netip.Prefix
 	Guard      string
 	Credential string
+	Budgets    []quota.Budget
 	Sensitive  bool
 	Reason     string
 	AcceptRisk string
@@ -56,7 +58,7 @@ func (ru *rule) view() Rule {
 	v := Rule{
 		ID: ru.id, Line: ru.line, Deny: ru.deny, Host: ru.host, Ports: ru.ports, Methods: ru.methods,
 		Expires: ru.expires, Inspect: ru.inspect, WebSocket: ru.websocket, Addresses: ru.addresses,
-		Guard: ru.guard, Credential: ru.credential, Sensitive: ru.sensitive,
+		Guard: ru.guard, Credential: ru.credential, Sensitive: ru.sensitive, Budgets: ru.budgets,
 		Reason: ru.reason, AcceptRisk: ru.acceptRisk, GivenID: ru.given,
 	}
 	if ru.paths != nil {

@@ -33,7 +33,8 @@ type answer struct {
 	addresses []netip.Prefix
 	under     names.Pattern
 	sensitive bool
-	plain     bool // of a connection: its requests come without TLS
+	bounds    []string // budgets of rules that it counts for, without their limits
+	plain     bool     // of a connection: its requests come without TLS
 }
 
 func answered(d policy.Decision) answer {
@@ -49,6 +50,9 @@ func answered(d policy.Decision) answer {
 		a.reach = anyTLS
 	default:
 		a.reach = judged
+	}
+	for _, b := range d.Budgets {
+		a.bounds = append(a.bounds, boundName(b.Key))
 	}
 	for _, g := range d.Guards {
 		a.guards = append(a.guards, g.Name)
@@ -108,6 +112,11 @@ func compare(a, b answer) []finding {
 	}
 	list = append(list, compareAddresses(a, b)...)
 	list = append(list, compareUnder(a, b)...)
+	for _, name := range a.bounds {
+		if !slices.Contains(b.bounds, name) {
+			list = append(list, finding{Widened, BudgetMore, name, b.rule})
+		}
+	}
 	if a.sensitive != b.sensitive {
 		list = append(list, finding{Neither, Sensitive, map[bool]string{true: "marked", false: "not marked"}[b.sensitive], b.rule})
 	}

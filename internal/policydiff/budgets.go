@@ -36,6 +36,24 @@ func budgets(a, b *policy.Agent) []Change {
 	return list
 }
 
+// boundName names what a budget of a rule counts, without its limit.
+func boundName(k quota.Key) string {
+	return k.What.String() + "/" + k.Per.String() + " of rule " + k.Rule
+}
+
+// stillBound are the budgets of rules that both have, as far as their names go.
+// Where one does not count any more for something that is still allowed is for
+// each request to say; all others are said once, by budgets.
+func stillBound(a, b *policy.Agent) map[string]bool {
+	both := map[string]bool{}
+	for _, was := range a.AllBudgets() {
+		if was.Rule != "" && slices.ContainsFunc(b.AllBudgets(), func(o quota.Budget) bool { return o.Key == was.Key }) {
+			both[boundName(was.Key)] = true
+		}
+	}
+	return both
+}
+
 // reached reports whether what the rule of one lets through may be let through by
 // a rule of the other.
 func reached(one, other *policy.Agent, rule string) bool {

@@ -4,6 +4,7 @@
 package policydiff_test
 
 import (
+	"fmt"
 	"testing"
 
 	"bawn/internal/policydiff"
@@ -34,6 +35,12 @@ func TestBudgetsAreCompared(t *testing.T) {
 		if !found {
 			t.Errorf("want %s %q, got %+v", c.kind, c.says, changes)
 		}
+	}
+	// A rule that keeps its budget and lets go of what it counted.
+	const both = "version: 1\nprofiles: {p: {rules: [{host: a.example, id: a, %sbudgets: {requests: 5/day}}, {host: a.example, id: b}]}}\nagents: {dev: {profile: p}}\n"
+	less := policydiff.Agent(load(t, fmt.Sprintf(both, "")).Agent("dev"), load(t, fmt.Sprintf(both, "paths: [/x], ")).Agent("dev"), now)
+	if len(less) != 1 || less[0].Kind != policydiff.Widened || less[0].Text != "a.example port 443: every method on other paths: does not count any more for budget requests/day of rule a, by rule b" {
+		t.Errorf("a budget that counts less: %+v", less)
 	}
 	gone := policydiff.Agent(load(t, text("", "names: 5/day")).Agent("dev"), load(t, "version: 1\nprofiles: {p: {rules: []}}\nagents: {dev: {profile: p}}\n").Agent("dev"), now)
 	for _, x := range gone {

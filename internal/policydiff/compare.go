@@ -46,13 +46,13 @@ func Compare(a, b *policy.Policy, agents []string, now time.Time) Report {
 func Agent(a, b *policy.Agent, now time.Time) []Change {
 	rulesA, rulesB := a.Rules(), b.Rules()
 	var found []Change
-	all := places(rulesA, rulesB)
+	all, bound := places(rulesA, rulesB), stillBound(a, b)
 	for _, p := range all {
 		aboutA, aboutB := about(rulesA, p.name), about(rulesB, p.name)
 		if sameMeaning(aboutA, aboutB) {
 			continue // whatever is asked gets the same answer
 		}
-		q := question{a: a, b: b, place: p, rules: slices.Concat(aboutA, aboutB), now: now}
+		q := question{a: a, b: b, place: p, rules: slices.Concat(aboutA, aboutB), now: now, bound: bound}
 		found = append(found, q.changes()...)
 	}
 	found = append(joinHosts(found, all), budgets(a, b)...)
@@ -76,6 +76,7 @@ type question struct {
 	place place
 	rules []policy.Rule // of both, about the place
 	now   time.Time
+	bound map[string]bool // budgets of rules that both have
 
 	ports   []uint16
 	methods []string // that rules name
@@ -147,6 +148,9 @@ func (q *question) port(port uint16) []Change {
 	found := map[located]*cells{}
 	note := func(f finding, plain, whole bool, c cell) {
 		at := located{f, plain, whole}
+		if f.what == BudgetMore && !q.bound[f.more] {
+			return // said once for the whole
+		}
 		if found[at] == nil {
 			found[at] = &cells{}
 		}
@@ -252,7 +256,11 @@ func meaning(r policy.Rule) string {
 	for _, p := range r.Addresses {
 		addresses = append(addresses, p.String())
 	}
-	return fmt.Sprintln(r.Deny, r.Host, sorted(ports), sorted(r.Methods), sorted(paths), r.Inspect, r.WebSocket,
+	bounds := []string{}
+	for _, b := range r.Budgets {
+		bounds = append(bounds, b.String())
+	}
+	return fmt.Sprintln(sorted(bounds), r.Deny, r.Host, sorted(ports), sorted(r.Methods), sorted(paths), r.Inspect, r.WebSocket,
 		sorted(addresses), r.Guard, r.Credential, r.Sensitive, r.Expires.UTC().UnixNano())
 }
 

@@ -15,6 +15,7 @@ import (
 	"bawn/internal/names"
 	"bawn/internal/policy"
 	"bawn/internal/policydiff"
+	"bawn/internal/quota"
 	"bawn/internal/roottest"
 )
 
@@ -181,6 +182,9 @@ func (d draw) others() (keys []string) {
 	if d.IntN(6) == 0 {
 		keys = append(keys, "addresses: ["+pick(d, "10.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9", "10.1.0.0/16, 192.168.0.0/16", "10.1.2.3/32")+"]")
 	}
+	if d.IntN(4) == 0 {
+		keys = append(keys, fmt.Sprintf("id: r%d, budgets: {requests: %s}", d.IntN(40), pick(d, "5/day", "9/day")))
+	}
 	if d.IntN(8) == 0 {
 		keys = append(keys, "sensitive: true")
 	}
@@ -249,6 +253,11 @@ func looser(a, b policy.Decision) string {
 		halves := p.String() == "10.0.0.0/8" && len(a.Addresses) >= 2 // which the draw can put together of two
 		if !within && !halves {
 			return "addresses"
+		}
+	}
+	for _, was := range a.Budgets {
+		if !slices.ContainsFunc(b.Budgets, func(o quota.Budget) bool { return o.Key == was.Key && o.Limit <= was.Limit }) {
+			return "budget"
 		}
 	}
 	if b.Under != a.Under && (b.Under.IsZero() || !a.Under.IsZero() && a.Under.Covers(b.Under)) {

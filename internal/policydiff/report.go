@@ -116,7 +116,7 @@ func (c Change) Covers(q policy.Query, at time.Time) bool {
 }
 
 func (c Change) coversHost(h names.Host) bool {
-	return slices.ContainsFunc(c.Hosts, func(s string) bool {
+	return c.Hosts == nil || slices.ContainsFunc(c.Hosts, func(s string) bool {
 		p, err := names.ParsePattern(s)
 		return err != nil || p.Match(h)
 	})
@@ -230,6 +230,8 @@ func (c Change) verb() string {
 		return "may not resolve to " + c.More + " any more"
 	case CountedLess, CountedMore:
 		return string(c.What) + " against the budget of made-up names: " + c.More
+	case BudgetMore:
+		return "does not count any more for budget " + c.More
 	case Sensitive:
 		return "records are " + c.More + " as sensitive now"
 	}
