@@ -31,7 +31,7 @@ var rows = [][]string{
 	// memory of things
 	{"internal/agentfile"},
 	{"internal/audit", "internal/ca", "internal/store", "internal/budget"},
-	{"internal/index"},
+	{"internal/index", "internal/metrics"},
 	{"internal/hindsight"},
 	// hands: what touches the host
 	{"internal/proof", "internal/siem"},

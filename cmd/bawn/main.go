@@ -79,7 +79,7 @@ func (a *app) root() *cobra.Command {
 		},
 	},
 		a.upCommand(), a.statusCommand(), a.doctorCommand(),
-		a.agentCommand(), a.policyCommand(), a.runCommand(), a.logCommand(), a.whoCommand(), a.usageCommand(), a.reportCommand(), a.auditCommand(),
+		a.agentCommand(), a.policyCommand(), a.runCommand(), a.logCommand(), a.budgetCommand(), a.metricsCommand(), a.whoCommand(), a.usageCommand(), a.reportCommand(), a.auditCommand(),
 		a.allowCommand(), a.grantsCommand(), a.revokeCommand(),
 		a.installCommand(), a.uninstallCommand(),
 		a.netdCommand(), a.adminCommand(), a.proxyCommand(), a.probeCommand(),

@@ -32,6 +32,7 @@ import (
 	"bawn/internal/labels"
 	"bawn/internal/lease"
 	"bawn/internal/lifecycle"
+	"bawn/internal/metrics"
 	"bawn/internal/netplan"
 	"bawn/internal/parent"
 	"bawn/internal/resolver"
@@ -76,6 +77,8 @@ type proxy struct {
 	table   *resolver.Table
 	labels  *budget.Labels
 	meter   *budget.Meter
+	counts  *metrics.Proxy
+	began   time.Time
 	parent  *parent.Proxy // nil: there is none
 	pruner  *pruner
 	egress  *egress.Server
@@ -85,7 +88,7 @@ type proxy struct {
 }
 
 func (a *app) newProxy(ctx context.Context, by started) (*proxy, error) {
-	p := &proxy{by: by, paths: a.paths(), log: a.logger("proxy"), admin: a.client()}
+	p := &proxy{by: by, paths: a.paths(), log: a.logger("proxy"), admin: a.client(), counts: metrics.NewProxy(), began: time.Now()}
 	var err error
 	if p.handed, err = by.handover(ctx); err != nil {
 		return nil, err
@@ -163,7 +166,8 @@ func (p *proxy) wire(cfg config.Config, servers []netip.AddrPort, roots *x509.Ce
 	names := dnsclient.New(dnsclient.Options{Servers: servers})
 	e := egress.Config{
 		Policies: p.lease,
-		Recorder: p.journal,
+		Recorder: p.counts.Recorder(metrics.Egress, p.journal),
+		Judged:   p.counts.Judged,
 		Resolver: names,
 		Minter:   p.minter,
 		Names:    p.table,
@@ -181,7 +185,7 @@ func (p *proxy) wire(cfg config.Config, servers []netip.AddrPort, roots *x509.Ce
 	}
 	p.lease.Checks(func(ctx context.Context) apitype.ResolverReport { return resolverReport(names.Check(ctx)) })
 	p.egress = egress.New(e)
-	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.journal, Addresses: p.table, Budget: p.labels, Meter: p.meter, Log: p.log})
+	p.dns = resolver.New(resolver.Config{Policies: p.lease, Recorder: p.counts.Recorder(metrics.Resolver, p.journal), Addresses: p.table, Budget: p.labels, Meter: p.meter, Log: p.log})
 	p.feed = &feed{sock: p.paths.NetdSock(), log: p.log, egress: p.egress, dns: p.dns}
 }
 
@@ -194,6 +198,7 @@ func (p *proxy) run(ctx context.Context) error {
 		lifecycle.Service{Name: "intermediate", Run: p.renewIntermediate},
 		lifecycle.Service{Name: "own addresses", Run: p.own.watch},
 		lifecycle.Service{Name: "parent", Run: p.watchParent},
+		lifecycle.Service{Name: "reports", Run: p.reports},
 		lifecycle.Service{Name: "listeners", Run: func(ctx context.Context) error {
 			if !p.waitLease(ctx) {
 				return nil

@@ -68,6 +68,9 @@ type Server struct {
 	runs    sync.WaitGroup  // such connections
 	applies sync.Mutex      // one policy or registry change at a time
 
+	reports reports
+	began   time.Time // of this process, or nearly so
+
 	grantNews chan struct{} // one was added
 
 	lookingBack sync.Mutex // held by who reads the whole record
@@ -88,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		o.Now = time.Now
 	}
 	s := &Server{
-		o: o, planes: newPlanes(o.Now), base: ctx, grantNews: make(chan struct{}, 1), shut: map[ids.Placement]string{},
+		o: o, began: o.Now(), planes: newPlanes(o.Now), base: ctx, grantNews: make(chan struct{}, 1), shut: map[ids.Placement]string{},
 		clock: clock{now: sinceBoot}, retest: make(chan string, 1),
 	}
 	for _, p := range placements {

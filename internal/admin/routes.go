@@ -57,6 +57,8 @@ var routes = []route{
 	{"GET /grants", operator, act{}, (*Server).listGrants},
 	{"POST /grants", operator, does(audit.ActGrantAdd).toAgent("agent").with("rule", "seconds", "reason"), (*Server).addGrant},
 	{"DELETE /grants/{id}", operator, does(audit.ActGrantEnd).to("id"), (*Server).removeGrant},
+	{"GET /budgets", operator, act{}, (*Server).budgets},
+	{"GET /metrics", operator, act{}, (*Server).metrics},
 	{"GET /log", operator, act{}, (*Server).log},
 	{"GET /log/totals", operator, act{}, (*Server).logTotals},
 	{"GET /who", operator, act{}, (*Server).who},
@@ -67,6 +69,7 @@ var routes = []route{
 	{"POST /audit/export", operator, does(audit.ActAuditExport).with("format", "agent", "user", "since", "until"), (*Server).exportAudit},
 	{"POST /sessions", operator, does(audit.ActSessionStart).begunByItself(), (*Server).session},
 	{"POST /plane/lease", plane, changesNothing("a beat, once a second"), (*Server).lease},
+	{"POST /plane/report", plane, changesNothing("counts, once a second"), (*Server).report},
 	{"POST /plane/intermediate", plane, does(audit.ActIntermediateSign).offering("csr"), (*Server).signIntermediate},
 }
 

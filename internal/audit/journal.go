@@ -64,6 +64,7 @@ type Journal struct {
 	flushes timer
 	syncs   timer
 	budget  budget
+	stats   stats
 }
 
 // A batch is what one write takes.
@@ -291,7 +292,7 @@ func (j *Journal) keepBody(body []byte) {
 
 // SyncNow returns when every record written before the call is on the disk, or
 // could not be brought there: then the caller refuses.
-func (j *Journal) SyncNow() error { return j.w.sync() }
+func (j *Journal) SyncNow() error { return j.synced() }
 
 // Close writes what waits, syncs and closes the files. It may be called again.
 func (j *Journal) Close() error {
@@ -343,6 +344,7 @@ func (j *Journal) write() {
 	err := j.w.append(b, j.opt.Now())
 	j.mu.Lock()
 	j.writing = false
+	j.stats.wrote(b, j.opt.Now(), err)
 	if err != nil {
 		j.fault(b, err)
 	} else {
@@ -428,7 +430,7 @@ func (j *Journal) onSync() {
 		j.commit(b)
 	}
 	j.mu.Unlock()
-	if err := j.w.sync(); err != nil {
+	if err := j.synced(); err != nil {
 		j.opt.Log.Error("syncing the journal", "plane", j.opt.Plane, "err", err)
 	}
 }

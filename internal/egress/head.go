@@ -233,6 +233,9 @@ func (x *exchange) decide() verdict.Verdict {
 		if v := x.ask(p); !v.Allowed() {
 			return v
 		}
+		if c := &x.c.s.cfg; c.Judged != nil {
+			c.Judged(c.Now().Sub(x.start))
+		}
 		if v, again := x.commit(revision); !again {
 			return v
 		}

@@ -104,6 +104,10 @@ type Config struct {
 	Log    *slog.Logger     // nil: none
 	Now    func() time.Time // nil: time.Now
 
+	// Judged is called when a request was let through, with the time that it took
+	// to judge it. nil: nobody wants to know.
+	Judged func(time.Duration)
+
 	// Stages is called when a connection or request reaches a stage: accepted,
 	// judged, journaled, resolved, dialled, first_byte, outcome. Tests stop or
 	// kill the process there. nil in production.
@@ -302,4 +306,17 @@ func (s *Server) allTenants() []*tenant {
 		all = append(all, t)
 	}
 	return all
+}
+
+// Open says how much is open: connections of agents, and flows, which are these
+// and streams of HTTP/2.
+func (s *Server) Open() (connections, flows int) {
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	for f := range s.live.flows {
+		if f.parent == nil {
+			connections++
+		}
+	}
+	return connections, len(s.live.flows)
 }
