@@ -125,13 +125,20 @@ func (a *app) printReplay(r hindsight.Report) error {
 				agent = x.Agent
 				fmt.Fprintf(&b, "  agent %s\n", dash(agent))
 			}
-			fmt.Fprintf(&b, "    %s\n", termfilter.Line(fmt.Sprintf("%6d  %s: %s (%s to %s)%s", x.Count, cmp.Or(x.Sample, "-"), part.say(x), clock(x.First), clock(x.Last), anyway(x))))
+			fmt.Fprintf(&b, "    %s\n", termfilter.Line(fmt.Sprintf("%6d  %s: %s (%s)%s", x.Count, cmp.Or(x.Sample, "-"), part.say(x), between(x), anyway(x))))
 		}
 	}
 	if r.Beyond > 0 {
 		fmt.Fprintf(&b, "\n%d more records changed in more ways than can be listed: name an agent or a shorter time\n", r.Beyond)
 	}
 	return printLines(a.stdout, b.String())
+}
+
+func between(x hindsight.Row) string {
+	if clock(x.First) == clock(x.Last) {
+		return clock(x.First)
+	}
+	return clock(x.First) + " to " + clock(x.Last)
 }
 
 func ruled(words, rule string) string {

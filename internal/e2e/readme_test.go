@@ -91,7 +91,7 @@ func typed(block string) (list []shown) {
 }
 
 var (
-	vary   = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[0-9]+ self-test|time=.*\n`)
+	vary   = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+Z|Z)?|[0-9]+ self-test|time=.*\n`)
 	counts = regexp.MustCompile(`( 200 +)\d+ +\d+`)
 	spaces = regexp.MustCompile(` +`)
 )

@@ -124,12 +124,26 @@ func (s Suggestions) agents() []string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
+func times(n uint64) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.FormatUint(n, 10) + " times"
+}
+
+func between(first, last time.Time) string {
+	if stamp(first) == stamp(last) {
+		return ", at " + stamp(first)
+	}
+	return ", from " + stamp(first) + " to " + stamp(last)
+}
+
 // text is the rule with what is to be known of it in front.
 func (r SuggestedRule) text() string {
 	const indent = "      "
 	var b strings.Builder
 	n, first, last := r.count()
-	b.WriteString(comment(indent, fmt.Sprintf("denied %d times, from %s to %s", n, stamp(first), stamp(last))))
+	b.WriteString(comment(indent, "denied "+times(n)+between(first, last)))
 	if r.Tunnel {
 		b.WriteString(comment(indent, "seen: only that it was to be connected to or resolved. A rule has to allow some request;"))
 		b.WriteString(comment(indent, "this one lets the connection open, so that the record shows what is asked for"))
@@ -155,7 +169,7 @@ func (s Suggestions) rest() string {
 		b.WriteString(comment("", "Denials that are no matter of a further rule:"))
 	}
 	for _, a := range s.Apart {
-		line := fmt.Sprintf("agent %s: %d times %s, last at %s", a.Agent, a.Count, a.Code, stamp(a.Last))
+		line := fmt.Sprintf("agent %s: %s %s, last at %s", a.Agent, times(a.Count), a.Code, stamp(a.Last))
 		if a.Sample != "" {
 			line += ", such as " + a.Sample
 		}
