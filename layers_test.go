@@ -43,7 +43,7 @@ var rows = [][]string{
 	{"internal/egress", "internal/resolver", "internal/lease"},
 	// control
 	{"internal/config", "internal/client", "internal/casetest"},
-	{"internal/session", "internal/handover"},
+	{"internal/session", "internal/handover", "internal/backup"},
 	{"internal/admin", "internal/supervise", "internal/terminal"},
 	{"internal/install"},
 	// verbs and wiring

@@ -4,11 +4,9 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -131,9 +129,7 @@ func (a *app) wordFor(plan install.Plan) error {
 			a.sayStep(s)
 		}
 	}
-	fmt.Fprintf(a.stdout, "All agents, their homes, the policy and the record would be gone for good.\nType %q to go on: ", purgeWord)
-	line, _ := bufio.NewReader(a.stdin).ReadString('\n')
-	if strings.TrimSpace(line) != purgeWord {
+	if !a.agrees(purgeWord, "All agents, their homes, the policy and the record would be gone for good.") {
 		return errors.New("nothing was removed: the word was not typed (--yes does not ask)")
 	}
 	return nil

@@ -81,7 +81,7 @@ func (a *app) root() *cobra.Command {
 		a.upCommand(), a.statusCommand(), a.doctorCommand(),
 		a.agentCommand(), a.policyCommand(), a.runCommand(), a.logCommand(), a.budgetCommand(), a.metricsCommand(), a.whoCommand(), a.usageCommand(), a.reportCommand(), a.auditCommand(),
 		a.allowCommand(), a.grantsCommand(), a.revokeCommand(),
-		a.installCommand(), a.uninstallCommand(),
+		a.installCommand(), a.uninstallCommand(), a.backupCommand(), a.restoreCommand(),
 		a.netdCommand(), a.adminCommand(), a.proxyCommand(), a.probeCommand(),
 		a.handoverCommand(), a.selftestCommand(),
 	)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bawn/internal/admin"
+	"bawn/internal/backup"
 	"bawn/internal/config"
 	"bawn/internal/doctor"
 	"bawn/internal/supervise"
@@ -39,6 +40,9 @@ func (a *app) upCommand() *cobra.Command {
 			cfg, err := config.Load(a.paths())
 			if err != nil {
 				return err
+			}
+			if err := backup.Interrupted(a.paths()); err != nil {
+				return fmt.Errorf("starting: %w", err)
 			}
 			self, err := os.Executable()
 			if err != nil {
@@ -147,10 +151,12 @@ func builtAt() time.Time {
 	return time.Time{}
 }
 
-func operatorGID() (uint32, error) {
-	g, err := user.LookupGroup(config.Group)
+func operatorGID() (uint32, error) { return gidOf(config.Group) }
+
+func gidOf(group string) (uint32, error) {
+	g, err := user.LookupGroup(group)
 	if err != nil {
-		return 0, fmt.Errorf("looking up group %s: %w", config.Group, err)
+		return 0, fmt.Errorf("looking up group %s: %w", group, err)
 	}
 	gid, err := strconv.ParseUint(g.Gid, 10, 32)
 	return uint32(gid), err

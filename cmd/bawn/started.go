@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bawn/internal/backup"
 	"bawn/internal/config"
 	"bawn/internal/handover"
 	"bawn/internal/notify"
@@ -32,6 +33,9 @@ type started struct {
 
 func (a *app) started(process string) (started, error) {
 	m, err := notify.FromEnv(os.Getenv, os.Getpid())
+	if err == nil {
+		err = backup.Interrupted(a.paths())
+	}
 	if err != nil {
 		return started{}, fmt.Errorf("starting %s: %w", process, err)
 	}

@@ -115,6 +115,12 @@ func (s *Server) openOwn(ctx context.Context) error {
 	if err := s.did(audit.Act{Name: audit.ActAdminStart, Detail: "version " + s.o.Version}); err != nil {
 		return err
 	}
+	if err := s.tellRestored(); err != nil {
+		s.o.Log.Error("a restore is not on record yet; the next start tries again", "error", err)
+	}
+	if err := cleanBackups(s.o.Paths.State("admin")); err != nil {
+		s.o.Log.Error("cleaning up", "error", err)
+	}
 	var err error
 	if s.signer, err = s.openSigner(); err != nil {
 		return err

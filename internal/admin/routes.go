@@ -68,6 +68,7 @@ var routes = []route{
 	{"GET /audit/anchors", operator, act{}, (*Server).anchors},
 	{"POST /audit/export", operator, does(audit.ActAuditExport).with("format", "agent", "user", "since", "until"), (*Server).exportAudit},
 	{"POST /sessions", operator, does(audit.ActSessionStart).begunByItself(), (*Server).session},
+	{"POST /backup", operator, does(audit.ActBackupMake).with("journals"), (*Server).backup},
 	{"POST /plane/lease", plane, changesNothing("a beat, once a second"), (*Server).lease},
 	{"POST /plane/report", plane, changesNothing("counts, once a second"), (*Server).report},
 	{"POST /plane/intermediate", plane, does(audit.ActIntermediateSign).offering("csr"), (*Server).signIntermediate},

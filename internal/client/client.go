@@ -247,6 +247,16 @@ func (c *Client) Report(ctx context.Context, query url.Values) (r apitype.Report
 	return r, c.call(ctx, "GET", "/report?"+query.Encode(), nil, &r)
 }
 
+// Backup asks for admin's part of a backup, an archive. The caller closes the
+// stream.
+func (c *Client) Backup(ctx context.Context, ask apitype.MakeBackup) (io.ReadCloser, error) {
+	resp, err := c.send(ctx, "POST", "/backup", ask)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
 // Lease is one beat of a plane.
 func (c *Client) Lease(ctx context.Context, ask apitype.LeaseAsk) (a apitype.LeaseAnswer, err error) {
 	return a, c.call(ctx, "POST", "/plane/lease", ask, &a)

@@ -166,6 +166,15 @@ func (s *Server) createAccount(ctx context.Context, _ *caller, a netdapi.Account
 	return reply{}, nil
 }
 
+// EnsureAccount makes an agent's group, account and directories below the state
+// directory, as far as they are missing, for an installation that comes back
+// from a backup. Nothing may run meanwhile.
+func EnsureAccount(ctx context.Context, state string, a netdapi.Account) error {
+	s := &Server{o: Options{State: state, check: func(string) error { return nil }}}
+	_, err := s.createAccount(ctx, nil, a)
+	return err
+}
+
 func makeGroup(ctx context.Context, made *undo.Stack, name string, gid uint32) error {
 	free, err := vacant(groupFile, "group", name, gid)
 	if err != nil || !free {
