@@ -156,22 +156,31 @@ func parseSigningKey(line string) (*SigningKey, error) {
 }
 
 func makeSigningKey(path string) (*SigningKey, error) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(public)
-	text, err := note.NewEd25519VerifierKey("bawn-"+hex.EncodeToString(sum[:8]), public)
+	line, err := keyLine(private)
 	if err != nil {
 		return nil, err
 	}
-	parts := strings.SplitN(text, "+", 3)
-	line := "PRIVATE+KEY+" + parts[0] + "+" + parts[1] + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, private.Seed()...))
 	k, err := parseSigningKey(line)
 	if err != nil {
 		return nil, err
 	}
 	return k, ca.WriteFile(path, []byte(line+"\n"), 0o600)
+}
+
+// keyLine is the text of a key, whose name is made of its public half.
+func keyLine(private ed25519.PrivateKey) (string, error) {
+	public := private.Public().(ed25519.PublicKey)
+	sum := sha256.Sum256(public)
+	text, err := note.NewEd25519VerifierKey("bawn-"+hex.EncodeToString(sum[:8]), public)
+	if err != nil {
+		return "", err
+	}
+	parts := strings.SplitN(text, "+", 3)
+	return "PRIVATE+KEY+" + parts[0] + "+" + parts[1] + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, private.Seed()...)), nil
 }
 
 // sign makes a note of a checkpoint.

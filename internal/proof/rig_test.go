@@ -5,6 +5,8 @@ package proof
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -43,14 +45,34 @@ func newRig(t testing.TB, seed uint64) *rig {
 			t.Fatal(err)
 		}
 	}
+	if seed >= fixedFrom {
+		r.fix(t)
+	}
 	k, err := OpenKey(filepath.Join(r.Dir, "admin", "audit.key"), r.Layout.Key(), func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.key = k
-	r.opt = audit.Options{Plane: "proxy", FileBytes: 6000}
+	r.opt.Plane, r.opt.FileBytes = "proxy", 6000
 	r.restart(t)
 	return r
+}
+
+// fixedFrom is the seed from which on a rig is the same in every process, down
+// to its key and clock: fuzzing has several.
+const fixedFrom = 600
+
+func (r *rig) fix(t testing.TB) {
+	seed := sha256.Sum256([]byte("the key of a test"))
+	line, err := keyLine(ed25519.NewKeyFromSeed(seed[:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.Dir, "admin", "audit.key"), []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	r.opt.Now = func() time.Time { now = now.Add(time.Second); return now }
 }
 
 // memoryDir returns a directory in memory where there is one: what is synced
@@ -70,6 +92,7 @@ func (r *rig) restart(t testing.TB) {
 	s, err := OpenSigner(Options{
 		Dir: r.Checkpoints(), Journals: []string{r.Journal("proxy")}, Key: r.key,
 		Log:    slog.New(slog.NewTextHandler(r.log, nil)),
+		Now:    r.opt.Now,
 		Broken: func(_, what string) { r.broken = append(r.broken, what) },
 		Pruned: func(_, what string) { r.pruned = append(r.pruned, what) },
 	})
