@@ -54,7 +54,7 @@ generate:
 need:
 	@sh scripts/need ip nft curl wget git node npm python3 py:h11 nsenter unshare setpriv mount useradd newgidmap \
 		update-ca-certificates openssl dig iodined dns2tcpd ping ps tmux script cc \
-		ssh psql swaks perl:Net::SSLeay nc.openbsd socat sslscan py:requests py:httpx py:h2 py:websockets \
+		ssh psql swaks perl:Net::SSLeay nc.openbsd socat sslscan py:requests py:httpx py:h2 py:websockets py:cryptography \
 		systemd-analyze lintian dpkg-deb man lexgrog fish zsh promtool
 
 need-bench:

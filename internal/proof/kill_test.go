@@ -58,11 +58,19 @@ func TestI13KilledAtAnyInstantTheSignerLosesNoCheckpoint(t *testing.T) {
 	r := newRig(t, 500)
 	said := uint64(0)
 	for round := range roottest.Count(15, 500) {
-		var out bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env, cmd.Stdout = append(os.Environ(), "PROOF_TEST_DIR="+r.Dir), &out
-		if err := cmd.Start(); err != nil {
+		cmd.Env = append(os.Environ(), "PROOF_TEST_DIR="+r.Dir)
+		pipe, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
 			t.Fatal(err)
+		}
+		out := bufio.NewScanner(pipe)
+		r.write(t, 3)
+		if rand.IntN(4) > 0 && out.Scan() { // it has begun, however slow the machine is
+			r.write(t, 3)
 		}
 		end := time.Now().Add(time.Duration(20+rand.IntN(60)) * time.Millisecond)
 		for time.Now().Before(end) {
@@ -74,14 +82,14 @@ func TestI13KilledAtAnyInstantTheSignerLosesNoCheckpoint(t *testing.T) {
 			}
 		}
 		cmd.Process.Kill()
-		cmd.Wait()
-		for lines := bufio.NewScanner(&out); lines.Scan(); {
-			n, err := strconv.ParseUint(lines.Text(), 10, 64)
+		for out.Scan() {
+			n, err := strconv.ParseUint(out.Text(), 10, 64)
 			if err != nil {
-				t.Fatalf("round %d: %s", round, lines.Text())
+				t.Fatalf("round %d: %s", round, out.Text())
 			}
 			said = max(said, n)
 		}
+		cmd.Wait()
 		rep := r.verify(t)
 		if !rep.OK() || len(rep.Series) != 1 && said > 0 {
 			if !strings.Contains(lines(rep), FaultBare) { // killed before the first checkpoint

@@ -22,7 +22,7 @@ var src = siem.Source{Series: "proxy", Version: "1.2"}
 
 // hostile is text as an agent would write it to be taken for something else.
 var hostile = []string{
-	"a|b=c\\d", "x\ny=z", "r\r\nCEF:0|Other|Other|1|2|3|4|", "\x1b]52;c;YQ==\x07", "‮gro", " act=allow cs1=admin", "\\", "=", "\u2028", "\x00", "\x7f\u009b", "\xff\xfe", "日本", "😀",
+	"a|b=c\\d", "x\ny=z", "r\r\nCEF:0|Other|Other|1|2|3|4|", "\x1b]52;c;YQ==\x07", "\u202egro", " act=allow cs1=admin", "\\", "=", "\u2028", "\x00", "\x7f\u009b", "\xff\xfe", "日本", "😀",
 }
 
 func entry(text string) audit.Entry {
