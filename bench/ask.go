@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -41,6 +42,72 @@ func askAll(o index.Options) error {
 		first := took[0]
 		fmt.Printf("log %-34s first %7.1f ms, slowest of four more %7.1f ms, %d entries\n",
 			a.name, ms(first), ms(slices.Max(took[1:])), found)
+	}
+	if err := askTotals(ctx, x, end); err != nil {
+		return err
+	}
+	return askWho(ctx, x, end)
+}
+
+func askTotals(ctx context.Context, x *index.Index, end time.Time) error {
+	for _, a := range []struct {
+		name string
+		f    audit.Filter
+		by   int
+	}{
+		{"log --by agent, all", audit.Filter{}, index.ByAgent},
+		{"log --by hour, all", audit.Filter{}, index.ByHour},
+		{"log --by code --agent, all", audit.Filter{Agent: "agent-7"}, index.ByCode},
+		{"usage, all", audit.Filter{}, index.ByAgent | index.ByHost},
+		{"report --since 7d (one half)", audit.Filter{Since: end.Add(-7 * 24 * time.Hour)}, index.ByAgent | index.ByUser | index.ByHost | index.ByCode},
+	} {
+		began := time.Now()
+		list, err := x.Totals(ctx, a.f, a.by)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%-38s %7.1f ms, %d groups\n", a.name, ms(time.Since(began)), len(list))
+	}
+	return nil
+}
+
+// whoAsked is how many addresses are looked for on each side.
+const whoAsked = 200
+
+// askWho looks for the sessions behind addresses that were used at times all over
+// the journal.
+func askWho(ctx context.Context, x *index.Index, end time.Time) error {
+	r := rand.New(rand.NewPCG(fleetSeed, 99))
+	sides := map[string][]index.Asking{}
+	for len(sides["client"]) < whoAsked {
+		page, _, err := x.Page(ctx, audit.Filter{Until: end.Add(-time.Duration(r.Int64N(int64(29 * 24 * time.Hour)))), Limit: 1}, index.Cursor{})
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 || page[0].Outcome == nil {
+			continue
+		}
+		e := page[0]
+		at := e.Decision.Time.Add(time.Millisecond)
+		sides["client"] = append(sides["client"], index.Asking{Address: e.Decision.Client, At: at})
+		sides["local"] = append(sides["local"], index.Asking{Address: e.Outcome.Local, Upstream: true, At: at})
+		sides["server"] = append(sides["server"], index.Asking{Address: e.Outcome.Upstream, Upstream: true, At: at})
+	}
+	for _, side := range []string{"client", "local", "server"} {
+		var took []time.Duration
+		for _, a := range sides[side] {
+			began := time.Now()
+			f, err := x.Who(ctx, a)
+			if err != nil {
+				return err
+			}
+			took = append(took, time.Since(began))
+			if len(f.Suspects) == 0 || f.Side != side {
+				return fmt.Errorf("who %s: found %+v", a.Address, f)
+			}
+		}
+		slices.Sort(took)
+		fmt.Printf("who, %-33s median %6.1f ms, slowest of %d %7.1f ms\n", side, ms(took[len(took)/2]), len(took), ms(took[len(took)-1]))
 	}
 	return nil
 }

@@ -28,23 +28,24 @@ func must(t testing.TB, err error) {
 
 // A world writes what planes write, from a seed.
 type world struct {
-	t    testing.TB
-	r    *rand.Rand
-	dir  string // of the journals: proxy and admin below it
-	now  time.Time
-	step time.Duration // the most that the clock moves on between records
-	open []*audit.Decision
-	j    *audit.Journal
-	acts *audit.Journal
-	ops  []*audit.Act
-	size int64 // of a file
+	t       testing.TB
+	r       *rand.Rand
+	dir     string // of the journals: proxy and admin below it
+	now     time.Time
+	step    time.Duration // the most that the clock moves on between records
+	open    []*audit.Decision
+	j       *audit.Journal
+	acts    *audit.Journal
+	ops     []*audit.Act
+	size    int64 // of a file
+	denials int   // records of them that an identity gets in a second
 
 	readSize int64 // of the journals that readAll is of
 	readAll  []audit.Entry
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
-	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), now: start, step: 20 * time.Second, size: 64 << 10}
+	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), now: start, step: 20 * time.Second, size: 64 << 10, denials: -1}
 	for _, d := range w.dirs() {
 		must(t, os.Mkdir(d, 0o755))
 	}
@@ -60,10 +61,25 @@ func (w *world) dirs() []string {
 func (w *world) openJournals() {
 	var err error
 	clock := func() time.Time { return w.now }
-	w.j, err = audit.OpenJournal(w.dirs()[0], audit.Options{Plane: "proxy", Now: clock, FileBytes: w.size, Denials: -1, AgentFlow: -1})
+	w.j, err = audit.OpenJournal(w.dirs()[0], audit.Options{Plane: "proxy", Now: clock, FileBytes: w.size, Denials: w.denials, AgentFlow: -1})
 	must(w.t, err)
 	w.acts, err = audit.OpenJournal(w.dirs()[1], audit.Options{Plane: "admin", Now: clock, FileBytes: w.size})
 	must(w.t, err)
+}
+
+// reopen ends the journals and begins new ones, as a start does.
+func (w *world) reopen() {
+	w.close()
+	w.openJournals()
+}
+
+// flood denies more than gets records of its own.
+func (w *world) flood(n int) {
+	w.t.Helper()
+	id := w.identity()
+	for range n {
+		must(w.t, w.j.Decide(&audit.Decision{Request: ids.NewRequest(), Identity: id, Host: "a.example", Code: pick(w.r, codes.HostNotAllowed, codes.PathNotAllowed)}))
+	}
 }
 
 func (w *world) close() {

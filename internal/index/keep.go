@@ -174,7 +174,7 @@ func (x *Index) again() {
 func deleteStep(ctx context.Context, w *writer, table string, day int64) (int64, error) {
 	key := "id"
 	if table == "hour" {
-		key = "hour, shape"
+		key = "shape, hour"
 	}
 	res, err := w.conn.ExecContext(ctx, fmt.Sprintf("DELETE FROM %[1]s_%[2]d WHERE (%[3]s) IN (SELECT %[3]s FROM %[1]s_%[2]d LIMIT %[4]d)", table, day, key, stepRows))
 	if err != nil {

@@ -103,12 +103,12 @@ const partSchema = `
 	CREATE TABLE path_%[1]d (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;
 
 	CREATE TABLE hour_%[1]d (
-		hour  INTEGER NOT NULL,
 		shape INTEGER NOT NULL,
+		hour  INTEGER NOT NULL,
 		n     INTEGER NOT NULL, -- entries, or denials that summaries count
 		up    INTEGER NOT NULL, -- bytes
 		down  INTEGER NOT NULL,
-		PRIMARY KEY (hour, shape)
+		PRIMARY KEY (shape, hour)
 	) STRICT, WITHOUT ROWID;
 `
 

@@ -69,75 +69,70 @@ type totals struct {
 // entry where they cannot, or where an hour is cut.
 func (t *totals) day(q *query, s span) error {
 	f := &q.f
-	if f.Path+f.Client+f.Upstream+f.Request != "" {
-		return t.entries(q, s, func(int64) bool { return true })
-	}
-	whole := func(hour int64) bool {
-		from := timeOf(s.day, hourStart(hour))
-		return hourStart(hour) >= s.lo-1<<tieBits && (f.Since.IsZero() || !from.Before(f.Since)) &&
-			(f.Until.IsZero() || !from.Add(time.Hour).After(f.Until))
-	}
-	wide, err := t.hours(q, s, whole)
+	wide, err := q.hasWide(s.day)
 	if err != nil {
 		return err
 	}
-	return t.entries(q, s, func(hour int64) bool { return !whole(hour) || wide[hour] })
+	if f.Path+f.Client+f.Upstream+f.Request != "" || wide && (f.Host+f.Method != "") {
+		return t.entries(q, s, 0, 0)
+	}
+	first, end := int64(0), int64(24) // whole hours
+	for first < end && (hourStart(first) < s.lo-1<<tieBits || !f.Since.IsZero() && timeOf(s.day, hourStart(first)).Before(f.Since)) {
+		first++
+	}
+	for first < end && !f.Until.IsZero() && timeOf(s.day, hourStart(end)).After(f.Until) {
+		end--
+	}
+	if err := t.hours(q, s.day, first, end); err != nil {
+		return err
+	}
+	return t.entries(q, s, first, end)
 }
 
-// hours adds the counts of whole hours. It returns the hours that have shapes
-// which do not tell what f or the grouping asks for, and leaves those out.
-func (t *totals) hours(q *query, s span, whole func(int64) bool) (map[int64]bool, error) {
-	where, args := shapeWhere(&q.f)
-	cond := ""
-	if len(where) > 0 {
-		cond = " WHERE " + strings.Join(where, " AND ")
+// hasWide reports whether a part has shapes that do not tell host and method.
+func (q *query) hasWide(day int64) (wide bool, err error) {
+	err = q.tx.QueryRowContext(q.ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM shape_%d WHERE id > ? AND wide <> 0)", day), maxShapes).Scan(&wide)
+	return wide, err
+}
+
+// hours adds the counts of whole hours.
+func (t *totals) hours(q *query, day, first, end int64) error {
+	if first >= end {
+		return nil
 	}
-	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf(`SELECT h.hour, h.n, h.up, h.down, s.kind, s.agent, s.user, s.host, s.verdict, s.code, s.outcode, s.wide
-		FROM (SELECT * FROM shape_%[1]d%[2]s) s CROSS JOIN hour_%[1]d h ON h.shape = s.id`, s.day, cond), args...)
+	where, args := shapeWhere(&q.f)
+	where = append(where, "h.hour >= ? AND h.hour < ?", fmt.Sprintf("s.kind NOT IN (%d, %d, %d, %d)", kindSummary, kindGap, kindDamage, kindAct))
+	args = append(args, first, end)
+	if q.f.Host+q.f.Session+q.f.Rule+q.f.Method != "" || q.f.Status != 0 {
+		where = append(where, fmt.Sprintf("s.kind <> %d", kindSummed)) // of which nothing of the kind is known
+	}
+	columns := []string{"''", "''", "''", "''", "0"}
+	for i, c := range []struct {
+		by   int
+		expr string
+	}{{ByAgent, "s.agent"}, {ByUser, "s.user"}, {ByHost, "s.host"}, {ByCode, "CASE s.code WHEN '' THEN s.outcode ELSE s.code END"}, {ByHour, "h.hour"}} {
+		if t.by&c.by != 0 {
+			columns[i] = c.expr
+		}
+	}
+	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf(`SELECT s.kind, s.verdict, %[2]s, sum(h.n), sum(h.up), sum(h.down)
+		FROM shape_%[1]d s CROSS JOIN hour_%[1]d h ON h.shape = s.id WHERE %[3]s GROUP BY 1, 2, 3, 4, 5, 6, 7`,
+		day, strings.Join(columns, ", "), strings.Join(where, " AND ")), args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	type line struct {
-		hour, n, up, down, kind, verdict, wide int64
-		g                                      Group
-		outcode                                string
-	}
-	var lines []line
-	wide := map[int64]bool{}
 	for rows.Next() {
-		var l line
-		if err := rows.Scan(&l.hour, &l.n, &l.up, &l.down, &l.kind, &l.g.Agent, &l.g.User, &l.g.Host, &l.verdict, &l.g.Code, &l.outcode, &l.wide); err != nil {
-			return nil, err
+		var kind, effect, hour, n, up, down int64
+		var g Group
+		if err := rows.Scan(&kind, &effect, &g.Agent, &g.User, &g.Host, &g.Code, &hour, &n, &up, &down); err != nil {
+			return err
 		}
-		if !whole(l.hour) || l.n == 0 {
-			continue
+		if g.Hour = timeOf(day, hourStart(hour)); n != 0 {
+			t.add(g, kind, verdict.Effect(effect), n, up, down)
 		}
-		if l.wide != 0 && (q.f.Host+q.f.Method != "") {
-			wide[l.hour] = true
-		}
-		lines = append(lines, l)
 	}
-	for _, l := range lines {
-		if wide[l.hour] || q.f.Code != "" && !counts(string(q.f.Code), l.kind, l.g.Code, l.outcode) {
-			continue
-		}
-		if l.kind == kindSummed && (q.f.Host+q.f.Session+q.f.Rule+q.f.Method != "" || q.f.Status != 0) {
-			continue
-		}
-		if l.g.Code == "" {
-			l.g.Code = l.outcode
-		}
-		l.g.Hour = timeOf(s.day, hourStart(l.hour))
-		t.add(l.g, l.kind, verdict.Effect(l.verdict), l.n, l.up, l.down)
-	}
-	return wide, rows.Err()
-}
-
-// counts reports whether a shape is of a code: that of a summary is not known, but
-// its denials are counted under a shape for each.
-func counts(want string, kind int64, code, outcode string) bool {
-	return kind != kindSummary && (code == want || outcode == want)
+	return rows.Err()
 }
 
 func (t *totals) add(g Group, kind int64, v verdict.Effect, n, up, down int64) {
@@ -183,14 +178,14 @@ func (g Group) only(by int) Group {
 	return out
 }
 
-// entries adds entry by entry, in the hours that are wanted.
-func (t *totals) entries(q *query, s span, wanted func(hour int64) bool) error {
+// entries adds entry by entry, but for whole hours that have been added.
+func (t *totals) entries(q *query, s span, first, end int64) error {
 	for hour := range int64(24) {
 		one := span{s.day, max(s.lo, hourStart(hour)), min(s.hi, hourStart(hour+1))}
 		if hour == 23 {
 			one.hi = s.hi
 		}
-		if one.lo >= one.hi || !wanted(hour) {
+		if one.lo >= one.hi || hour >= first && hour < end {
 			continue
 		}
 		for {

@@ -72,8 +72,9 @@ const (
 	// whoAfter is how long after it a session is looked for that had the address
 	// before as well.
 	whoAfter = time.Hour
-	// whoMost bounds how many entries are looked at on each side of the time.
-	whoMost = 400
+	// whoMost bounds how many entries are looked at on each side of the time, the
+	// nearest of all that had the address.
+	whoMost = 200
 )
 
 // Who looks for the sessions behind an address.
@@ -106,6 +107,9 @@ func (x *Index) Who(ctx context.Context, a Asking) (*Found, error) {
 func (q *query) around(column string, a Asking) ([]audit.Entry, error) {
 	var all []audit.Entry
 	for _, back := range []bool{true, false} {
+		if !back && column == "upstream" {
+			break // only those matter that were connected then
+		}
 		s := q.f
 		end := a.At.Add(a.Within)
 		if back {

@@ -141,7 +141,7 @@ func (w *writer) addHours() error {
 			return err
 		}
 		_, err = p.exec(`INSERT INTO hour_DAY (hour, shape, n, up, down) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT (hour, shape) DO UPDATE SET n = n + excluded.n, up = up + excluded.up, down = down + excluded.down`,
+			ON CONFLICT (shape, hour) DO UPDATE SET n = n + excluded.n, up = up + excluded.up, down = down + excluded.down`,
 			k.hour, k.shape, c.n, c.up, c.down)
 		if err != nil {
 			return err
