@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 		x := index.Open(context.Background(), index.Options{
 			Path: filepath.Join(dir, "index.db"), Journals: []string{filepath.Join(dir, "proxy"), filepath.Join(dir, "admin")}, Every: time.Millisecond,
 		})
-		x.Run(context.Background()) //nolint:errcheck // it is killed
+		os.Stdout.WriteString("up\n") //nolint:errcheck // the test waits for it
+		x.Run(context.Background())   //nolint:errcheck // it is killed
 	}
 	os.Exit(m.Run())
 }
@@ -57,8 +58,12 @@ func TestI13EachRecordOnceThroughKills(t *testing.T) {
 	for range rounds(12, 400) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "INDEX_TEST_DIR="+w.dir)
+		out, err := cmd.StdoutPipe()
+		must(t, err)
 		must(t, cmd.Start())
-		end := time.Now().Add(time.Duration(w.r.Int64N(int64(90 * time.Millisecond))))
+		_, err = out.Read(make([]byte, 1))
+		must(t, err)
+		end := time.Now().Add(time.Duration(w.r.Int64N(int64(60 * time.Millisecond))))
 		for time.Now().Before(end) {
 			w.write(1 + w.r.IntN(40))
 		}
