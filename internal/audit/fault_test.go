@@ -4,6 +4,7 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -322,5 +323,39 @@ func TestOpenThatFailsSaysWhatAndLeavesNothing(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left %v", left)
+	}
+}
+
+// TestAFileThatIsReplacedGetsNoMoreRecords: what is written to a file that is not
+// in the directory any more would be on no record. The chain shows the loss.
+func TestAFileThatIsReplacedGetsNoMoreRecords(t *testing.T) {
+	for name, do := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"replaced by a copy": func(path string) error {
+			raw, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path+".new", raw, 0o600)
+			}
+			return errors.Join(err, os.Rename(path+".new", path))
+		},
+	} {
+		dir := t.TempDir()
+		j := open(t, dir, Options{})
+		decide(t, j, testDecision("r-0"))
+		if err := do(filepath.Join(dir, j.w.name)); err != nil {
+			t.Fatal(err)
+		}
+		decide(t, j, testDecision("r-1")) // lost
+		if err := j.SyncNow(); err != nil {
+			t.Fatal(err)
+		}
+		decide(t, j, testDecision("r-2"))
+		raw, err := os.ReadFile(filepath.Join(dir, j.w.name))
+		if err != nil || !bytes.Contains(raw, []byte("r-2")) {
+			t.Errorf("%s: the next record is in %s: %v", name, j.w.name, err)
+		}
+		if report, err := Verify(dir); err != nil || name != "removed" && report.OK() {
+			t.Errorf("%s: the loss does not show: %v, %+v", name, err, report)
+		}
 	}
 }

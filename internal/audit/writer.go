@@ -60,6 +60,7 @@ type writer struct {
 
 	mu      sync.Mutex // guards what append and sync share
 	cur     file       // nil: append begins a new file
+	path    string     // of cur
 	torn    bool       // cur may hold part of a batch: find the end of the series anew
 	failed  bool       // cur could not be synced: begin a new file
 	stale   []file     // full, still to be synced and closed
@@ -191,6 +192,7 @@ func (w *writer) begin(now time.Time) error {
 		w.stale = append(w.stale, w.cur)
 	}
 	w.cur, w.torn, w.failed, w.entries = f, false, false, true
+	w.path = filepath.Join(w.dir, name.String())
 	w.mu.Unlock()
 	w.index, w.name, w.day, w.size = name.index, name.String(), dayNumber(now), 0
 	return nil
@@ -210,7 +212,7 @@ func (w *writer) sync() error {
 	}
 	w.mu.Lock()
 	target = w.written.Load()
-	cur, stale, entries := w.cur, w.stale, w.entries
+	cur, stale, entries, path := w.cur, w.stale, w.entries, w.path
 	w.stale, w.entries = nil, false
 	w.mu.Unlock()
 	if err := w.syncFiles(cur, stale, entries); err != nil {
@@ -223,7 +225,24 @@ func (w *writer) sync() error {
 		return fmt.Errorf("syncing journal %s: %w", w.plane, err)
 	}
 	w.synced = target
+	if f, ok := cur.(osFile); ok && !stands(f.File, path) {
+		w.log.Error("the journal's file was removed or replaced; a new one is begun", "file", path)
+		w.mu.Lock()
+		w.failed = true
+		w.mu.Unlock()
+	}
 	return nil
+}
+
+// stands reports whether f is still what is at path: what is written to a file
+// that somebody has removed or replaced is on no record.
+func stands(f *os.File, path string) bool {
+	own, err := f.Stat()
+	if err != nil {
+		return true
+	}
+	there, err := os.Lstat(path)
+	return err == nil && os.SameFile(own, there) || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 func (w *writer) syncFiles(cur file, stale []file, entries bool) error {
