@@ -323,3 +323,79 @@ func TestDamagedFilesRefuse(t *testing.T) {
 		wants(t, fmt.Sprintf("%q", text), begun(openMeter(t, dir), "dev", morning, of(quota.Requests, 100, quota.Day)), codes.InternalError)
 	}
 }
+
+// TestCountsOfGrantsAreKept: their ids have a dot.
+func TestCountsOfGrantsAreKept(t *testing.T) {
+	dir := t.TempDir()
+	b := of(quota.Requests, 1, quota.Hour, "grant.g7")
+	for _, want := range []codes.Code{"", codes.BudgetExceeded} {
+		m := openMeter(t, dir)
+		wants(t, "under a grant", begun(m, "dev", morning, b), want)
+		m.Close()
+	}
+}
+
+// FuzzUsed: a file that is read is written back so that it says the same; any
+// other refuses, and is left as it is.
+func FuzzUsed(f *testing.F) {
+	f.Add([]byte("used requests day - 20513 7\nname names day api 20513 a.example\n"))
+	f.Add([]byte("used egress_bytes min grant.g7 29538720 65536\nused egress_bytes min grant.g7 29538720 131072\nused requ"))
+	f.Add([]byte("name names h - 492312 a.example\nname names h - 492312 b.example\nname names h - 492313 a.example\n"))
+	bounds := []quota.Budget{
+		of(quota.Requests, 1<<50, quota.Day), of(quota.EgressBytes, 1<<50, quota.Minute, "grant.g7"), of(quota.Names, 1<<50, quota.Hour),
+		of(quota.Names, 1<<50, quota.Day, "api"), of(quota.Messages, 1<<50, quota.Second),
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "dev."+dev+".used")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m := openMeter(t, dir)
+		first, err := m.Usage("dev", bounds, morning)
+		m.Close()
+		text, readErr := os.ReadFile(path)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		if err != nil {
+			if string(text) != string(data) {
+				t.Fatalf("refused, and changed to %q", text)
+			}
+			return
+		}
+		second, err := openMeter(t, dir).Usage("dev", bounds, morning)
+		if err != nil || fmt.Sprint(second) != fmt.Sprint(first) {
+			t.Fatalf("%q became %q: first %v, then %v (%v)", data, text, first, second, err)
+		}
+	})
+}
+
+// BenchmarkTake is what a piece of a body costs under a budget for the day.
+func BenchmarkTake(b *testing.B) {
+	m := openMeter(b, b.TempDir())
+	p := m.NewPass("dev")
+	if v := p.Begin([]quota.Budget{of(quota.EgressBytes, 1<<55, quota.Day), of(quota.Requests, 1<<50, quota.Minute)}, nil, api, time.Now()); !v.Allowed() {
+		b.Fatal(v.Detail)
+	}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			p.Take(quota.EgressBytes, 1, time.Now)
+		}
+	})
+}
+
+// BenchmarkBegin is what a request costs under two budgets.
+func BenchmarkBegin(b *testing.B) {
+	m := openMeter(b, b.TempDir())
+	set := []quota.Budget{of(quota.EgressBytes, 1<<55, quota.Day), of(quota.Requests, 1<<50, quota.Minute)}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if v := m.NewPass("dev").Begin(set, nil, api, time.Now()); !v.Allowed() {
+				b.Error(v.Detail)
+			}
+		}
+	})
+}

@@ -55,6 +55,7 @@ func (x *exchange) exchanged(up upstreamLeg, u **upload) (keep bool) {
 		up.abort()
 		x.q.Close = x.q.Close || *u != nil
 		(*u).abandon()
+		x.out.BytesUp += (*u).sent()
 		up.drop()
 		return x.deny(v)
 	}
@@ -108,11 +109,11 @@ func (x *exchange) broken(err error) {
 // send writes the head, and the body as far as it is here already. What is
 // still to come of it goes up beside the response: then u is not nil.
 func (x *exchange) send(up upstreamLeg) (u *upload, err error) {
+	if err := x.goesUp(len(x.q.Method) + len(x.path) + len(x.query) + len(" HTTP/1.1\r\n\r\n") + 1 + headSize(x.q.Fields)); err != nil {
+		return nil, err
+	}
 	n, err := up.head(&x.q, x.path+x.query)
 	x.out.BytesUp = int64(n)
-	if err == nil {
-		err = x.goesUp(n)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -269,11 +270,11 @@ func (x *exchange) download(up upstreamLeg, u *upload) error {
 	}
 	x.p.Fields.DelFunc(withheld)
 	x.out.Status = x.p.Status
+	if err := x.comesDown(len("HTTP/1.1 200 \r\n\r\n") + len(x.p.Reason) + headSize(x.p.Fields)); err != nil {
+		return err
+	}
 	n, err := x.leg.head(&x.p)
 	x.out.BytesDown += int64(n)
-	if err == nil {
-		err = x.comesDown(n)
-	}
 	if err != nil {
 		return err
 	}
@@ -281,6 +282,9 @@ func (x *exchange) download(up upstreamLeg, u *upload) error {
 		if err := x.copyDown(from); err != nil {
 			return err
 		}
+	}
+	if err := x.comesDown(headSize(from.Trailers())); err != nil {
+		return err
 	}
 	if err := x.leg.end(from.Trailers()); err != nil {
 		return err

@@ -69,7 +69,8 @@ func TestBytesBeyondABudgetAreNotPassedOn(t *testing.T) {
 		must(t, err)
 		wantDenial(t, res, 429, codes.BudgetExceeded)
 		o := r.journal.lastOutcome(t, 1)
-		if n := got.Load(); n > 1e6 || n < 1e6-64<<10 || o.BytesUp > 1e6 || o.Code != codes.BudgetExceeded || o.Cut != "budget" ||
+		// The server may not read all that came before its connection was reset.
+		if n := got.Load(); n > 1e6 || o.BytesUp > 1e6 || o.BytesUp < 1e6-64<<10 || o.Code != codes.BudgetExceeded || o.Cut != "budget" ||
 			!strings.Contains(o.Error, "egress_bytes 1MB/day is used up, and begins anew at 2026-12-01T00:00:00Z") {
 			t.Errorf("%d octets arrived: %+v", n, o)
 		}

@@ -122,7 +122,11 @@ func (u *upload) copy() error {
 		}
 	}
 	u.x.flow.await(phaseResponse)
-	if err := u.up.end(u.x.requestTrailers(u.from)); err != nil {
+	trailers := u.x.requestTrailers(u.from)
+	if u.fault = u.x.goesUp(headSize(trailers)); u.fault != nil {
+		return u.fault
+	}
+	if err := u.up.end(trailers); err != nil {
 		return err
 	}
 	return u.up.flush()

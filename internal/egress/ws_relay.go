@@ -157,12 +157,15 @@ func (w *webSocket) pump(from, to *wsEnd) error {
 		if err != nil {
 			return err
 		}
-		count := &w.messagesDown
+		count, what := &w.messagesDown, quota.IngressBytes
 		if from == &w.agent {
-			count = &w.messagesUp
+			count, what = &w.messagesUp, quota.EgressBytes
 			if err := w.pays(quota.Messages, 1); err != nil {
 				return err
 			}
+		}
+		if err := w.pays(what, leastFrame); err != nil { // an empty message says something too
+			return err
 		}
 		if from == &w.agent && w.view != nil {
 			err = w.judged(op, compressed, count.Load()+1)
@@ -234,6 +237,9 @@ func (w *webSocket) judged(op wswire.Opcode, compressed bool, n int64) error {
 	w.server.begin(op, compressed)
 	return w.server.piece(data, true)
 }
+
+// leastFrame is the length of the head of a frame, at least (RFC 6455 section 5.2).
+const leastFrame = 2
 
 // pays counts what a message has, before it goes on.
 func (w *webSocket) pays(what quota.What, n int) error {

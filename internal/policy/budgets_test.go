@@ -101,3 +101,19 @@ func TestBudgetsAreShownAndExplained(t *testing.T) {
 		}
 	}
 }
+
+// TestGrantsHaveBudgets under ids of their own.
+func TestGrantsHaveBudgets(t *testing.T) {
+	known := policy.Known{AnyAgent: true, Grants: []policy.Grant{{
+		ID: policy.GrantPrefix + "7", Agent: "dev", Rule: "{host: new.example.net, budgets: {requests: 5/h}}",
+		Until: time.Now().Add(time.Hour), By: "alice",
+	}}}
+	p, err := policy.Load([]byte(budgeted), known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := p.Agent("dev").Request(policy.Query{Host: names.MustParse("new.example.net"), Port: 443, Method: "GET", Path: "/"}, time.Now())
+	if !d.Verdict.Allowed() || len(d.Budgets) != 1 || d.Budgets[0].Rule != policy.GrantPrefix+"7" || d.Budgets[0].Limit != 5 {
+		t.Errorf("%+v", d)
+	}
+}
