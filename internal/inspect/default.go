@@ -5,5 +5,5 @@ package inspect
 
 // Default fills in the places of the system.
 func Default() Host {
-	return Host{Proc: "/proc", Cgroups: "/sys/fs/cgroup", System: "/"}
+	return Host{Proc: "/proc", Sysctl: "/proc/sys", Cgroups: "/sys/fs/cgroup", System: "/"}
 }

@@ -30,7 +30,8 @@ type Host struct {
 	Mark      string // of Bawn's cgroup, below Cgroups
 
 	// Those of the system.
-	Proc, Cgroups, System string // System holds etc, var, run and usr
+	Proc, Sysctl, Cgroups string
+	System                string // holds etc, var, run and usr
 	Limits                []string
 }
 

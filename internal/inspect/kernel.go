@@ -100,7 +100,7 @@ func (h Host) advice() (list []doctor.Finding) {
 }
 
 func (h Host) sysctl(key string) string {
-	return filepath.Join(h.Proc, "sys", strings.ReplaceAll(key, ".", "/"))
+	return filepath.Join(h.Sysctl, strings.ReplaceAll(key, ".", "/"))
 }
 
 func (h Host) number(key string) (int, error) {
