@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,8 +32,12 @@ const (
 )
 
 // TestMain is also the processes of the tests: they become what the words say
-// and wait for the end of their input.
+// and wait for the end of their input. The tests themselves run among no other
+// processes, and their mounts are seen by nobody else.
 func TestMain(m *testing.M) {
+	if os.Geteuid() == 0 && os.Getpid() != 1 && len(os.Args) > 1 && os.Args[1] != "stand" {
+		os.Exit(inside())
+	}
 	if len(os.Args) > 1 && os.Args[1] == "stand" {
 		for _, word := range os.Args[2:] {
 			switch word {
@@ -46,11 +51,33 @@ func TestMain(m *testing.M) {
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}
+	if os.Getpid() == 1 {
+		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, "")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	status := m.Run()
 	if copied.dir != "" {
 		os.RemoveAll(copied.dir)
 	}
 	os.Exit(status)
+}
+
+// inside runs the same tests in PID and mount namespaces of their own.
+func inside() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		return e.ExitCode()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // copied is this program where every account can execute it; TestMain removes
@@ -223,7 +250,7 @@ func (r *rig) sysctl(key, value string) {
 func (r *rig) cgroup() {
 	root, err := netkern.CgroupRoot()
 	r.must(err)
-	r.h.Cgroups, r.h.Mark = root, fmt.Sprintf("bawn-%08x", os.Getpid())
+	r.h.Cgroups, r.h.Mark = root, fmt.Sprintf("bawn-%08x", uint32(time.Now().UnixNano()))
 	dir := filepath.Join(root, r.h.Mark)
 	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 		r.t.Fatal(err)

@@ -54,6 +54,18 @@ func TestMain(m *testing.M) {
 // stand probes the scene named in a place of its own.
 func stand(t *testing.T, scene string) []probe.Try {
 	t.Helper()
+	if tries, ok := stood[scene]; ok {
+		return slices.Clone(tries)
+	}
+	stood[scene] = standAnew(t, scene)
+	return slices.Clone(stood[scene])
+}
+
+// stood keeps what was seen in each scene. No test here is parallel.
+var stood = map[string][]probe.Try{}
+
+func standAnew(t *testing.T, scene string) []probe.Try {
+	t.Helper()
 	roottest.Require(t)
 	if _, err := exec.LookPath("ip"); err != nil {
 		roottest.Skip(t, "needs ip of iproute2")
@@ -161,6 +173,37 @@ func TestAProxyThatIsGoneHasNotRefused(t *testing.T) {
 	lines := probe.Evaluate(ids.PlacementNetns, tries, counted(1), counted(2))
 	if bad := failed(lines); !slices.Contains(bad, probe.CheckProxy) {
 		t.Errorf("%q", bad)
+	}
+}
+
+// breaks names for each check a scene in which it turns red. In "closed" the
+// probe is root, whom the kernel refuses little.
+var breaks = map[doctor.Name]string{
+	doctor.Links: "link", doctor.TCP: "banner", doctor.UDP: "udp", doctor.ICMP: "closed", doctor.Protocols: "closed", doctor.SourcePorts: "source port",
+	doctor.DNS: "resolver", doctor.Metadata: "metadata", doctor.Loopback: "host service", doctor.Services: "local service", doctor.Abstract: "abstract",
+	doctor.OwnSockets: "admin socket", doctor.OwnFiles: "own file", doctor.Calls: "closed", doctor.Rights: "closed", doctor.Others: "another process",
+	doctor.Counted: "nothing counted", doctor.ByProxy: "proxy lets go", doctor.Transparent: "transparent", doctor.ByResolver: "resolver answers",
+	doctor.OneCode: "another code by DNS", doctor.Certificates: "no certificate",
+}
+
+// TestI12EachSceneTurnsItsCheckRed, and, beside what root opens, no other.
+func TestI12EachSceneTurnsItsCheckRed(t *testing.T) {
+	before := failed(probe.Evaluate(ids.PlacementNetns, stand(t, "closed"), counted(1), counted(2)))
+	for check, scene := range breaks {
+		after := uint64(2)
+		if scene == "nothing counted" {
+			after = 1
+		}
+		bad := failed(probe.Evaluate(ids.PlacementNetns, stand(t, scene), counted(1), counted(after)))
+		if !slices.Contains(bad, check) {
+			t.Errorf("%s: %s is not among %v", scene, check, bad)
+		}
+		for _, other := range bad {
+			// Without a refusal in order there is no code, and a machine has processes.
+			if other != check && !slices.Contains(before, other) && other != doctor.OneCode && other != doctor.Others {
+				t.Errorf("%s: %s has failed as well", scene, other)
+			}
+		}
 	}
 }
 
