@@ -75,9 +75,9 @@ type Server struct {
 
 	lookingBack sync.Mutex // held by who reads the whole record
 
-	testing sync.Mutex  // one self-test at a time
-	clock   clock       // of the self-test
-	retest  chan string // cause of a self-test that is wanted
+	testing chan struct{} // holds one while a self-test runs
+	clock   clock         // of the self-test
+	retest  chan string   // cause of a self-test that is wanted
 
 	mu       sync.Mutex
 	shut     map[ids.Placement]string // why no agent is handed out there; absent: it is
@@ -92,7 +92,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, began: o.Now(), planes: newPlanes(o.Now), base: ctx, grantNews: make(chan struct{}, 1), shut: map[ids.Placement]string{},
-		clock: clock{now: sinceBoot}, retest: make(chan string, 1),
+		clock: clock{now: sinceBoot}, retest: make(chan string, 1), testing: make(chan struct{}, 1),
 	}
 	for _, p := range placements {
 		s.shut[p] = "the self-test has not run yet"

@@ -47,8 +47,12 @@ func (s *Server) doctor(w http.ResponseWriter, q *http.Request, _ peercred.Peer)
 // opens or shuts each by what it finds, and looks at the host from outside. One
 // runs at a time.
 func (s *Server) selfTest(ctx context.Context, cause string) (*apitype.Doctor, error) {
-	s.testing.Lock()
-	defer s.testing.Unlock()
+	select {
+	case s.testing <- struct{}{}:
+		defer func() { <-s.testing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
 	began := s.o.Now()

@@ -37,21 +37,24 @@ func (s *Server) examine(ctx context.Context, c *caller) (reply, error) {
 
 // examineFirewall compares rules with their plan, and looks at those of others.
 func (s *Server) examineFirewall(ctx context.Context) []doctor.Finding {
-	chains, err := netkern.OtherChains(nil)
+	return append(judgeChains(netkern.OtherChains(nil)), s.stands(), s.namespacesPlanned(ctx), s.hostPlanned())
+}
+
+// judgeChains judges what the kernel says of other tables. That it says nothing
+// is another failure.
+func judgeChains(chains []netkern.OtherChain, err error) []doctor.Finding {
 	if err != nil {
-		bad := doctor.Finding{Name: doctor.Nftables, State: doctor.Fail, Seen: err.Error()}
-		list := []doctor.Finding{bad}
-		for _, name := range []doctor.Name{doctor.Foreign, doctor.Forward, doctor.RulesStand} {
+		var list []doctor.Finding
+		for _, name := range []doctor.Name{doctor.Nftables, doctor.Foreign, doctor.Forward} {
 			list = append(list, doctor.Finding{Name: name, State: doctor.Fail, Seen: err.Error()})
 		}
-		return append(list, s.namespacesPlanned(ctx))
+		return list
 	}
-	list := []doctor.Finding{{Name: doctor.Nftables, State: doctor.OK}, s.stands(), s.namespacesPlanned(ctx), s.hostPlanned()}
-	var other []doctor.OtherChain
-	for _, c := range chains {
-		other = append(other, doctor.OtherChain(c))
+	other := make([]doctor.OtherChain, len(chains))
+	for i, c := range chains {
+		other[i] = doctor.OtherChain(c)
 	}
-	return append(list, doctor.OfOthers(other)...)
+	return append(doctor.OfOthers(other), doctor.Finding{Name: doctor.Nftables, State: doctor.OK})
 }
 
 func (s *Server) stands() doctor.Finding {
