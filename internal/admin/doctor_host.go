@@ -78,7 +78,8 @@ func (s *Server) checkpoints() doctor.Finding {
 
 // indexFinding says how far the index is behind.
 func (s *Server) indexFinding() doctor.Finding {
-	return doctor.Finding{Name: doctor.IndexLag, State: doctor.NotApplicable, Seen: "there is none"}
+	h := s.index.Health()
+	return doctor.Behind(h.Behind, h.Lag, h.Alarm)
 }
 
 // leaseFinding says whether a plane enforces the revision in force.

@@ -128,6 +128,23 @@ func Checkpoints(now time.Time, list []Covered) Finding {
 	return f
 }
 
+// behindLong is how long the index may be behind the journals: it follows within
+// a second.
+const behindLong = time.Minute
+
+// Behind judges how far the index is behind, in bytes and since when, and what it
+// says is wrong itself.
+func Behind(bytes int64, lag time.Duration, alarm string) Finding {
+	f := Finding{Name: IndexLag, State: OK, Seen: fmt.Sprintf("%d bytes behind", bytes)}
+	switch {
+	case alarm != "":
+		f.State, f.Seen = Warn, alarm
+	case lag > behindLong:
+		f.State, f.Seen = Warn, fmt.Sprintf("%d bytes behind, for %s", bytes, lag.Round(time.Second))
+	}
+	return f
+}
+
 // A Record is what the journal says of one try.
 type Record struct {
 	Allowed, Sensitive bool

@@ -62,6 +62,12 @@ var breaks = map[doctor.Name][]verdict{
 		{doctor.Checkpoints(noon, []doctor.Covered{{Series: "proxy", Broken: "record 7 is missing"}}), doctor.Fail, "proxy: record 7 is missing"},
 		{doctor.Checkpoints(noon, []doctor.Covered{{Series: "admin", Fault: "no key"}}), doctor.Fail, "admin: no key"},
 	},
+	doctor.IndexLag: {
+		{doctor.Behind(0, 0, ""), doctor.OK, "0 bytes behind"},
+		{doctor.Behind(1<<20, 59*time.Second, ""), doctor.OK, "1048576 bytes behind"},
+		{doctor.Behind(1<<20, 2*time.Minute, ""), doctor.Warn, "1048576 bytes behind, for 2m0s"},
+		{doctor.Behind(0, 0, "it was made anew"), doctor.Warn, "it was made anew"},
+	},
 	doctor.OnRecord: {
 		{doctor.Recorded([]doctor.Record{{Host: "c"}, {Metadata: true, Sensitive: true}}, "c", nil), doctor.OK, "2 records, 1 of them of metadata"},
 		{doctor.Recorded([]doctor.Record{{Metadata: true, Sensitive: true}}, "c", nil), doctor.Fail, "nothing of the canary"},
