@@ -51,7 +51,7 @@ It is checked as a rule of the policy is, and only allows: rules that deny win.`
 			for _, w := range made.Warnings {
 				fmt.Fprintln(a.stderr, "warning: "+termfilter.Line(w))
 			}
-			fmt.Fprintf(a.stdout, "grant %s for agent %s is in force until %s: %s\n", made.ID, made.Agent, made.Until.Local().Format(time.DateTime), termfilter.Line(made.Allows))
+			fmt.Fprintf(a.stdout, "grant %s for agent %s is in force until %s: %s\n", termfilter.Line(made.ID), termfilter.Line(made.Agent), made.Until.Local().Format(time.DateTime), termfilter.Line(made.Allows))
 			return nil
 		},
 	}
@@ -75,7 +75,7 @@ func (a *app) grantsCommand() *cobra.Command {
 			w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(w, "ID\tAGENT\tBY\tGIVEN\tENDS\tREASON\tRULE")
 			for _, g := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.ID, g.Agent, termfilter.Line(g.By), g.At.Local().Format(time.DateTime), ends(g), dash(g.Reason), termfilter.Line(g.Allows))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", termfilter.Line(g.ID), termfilter.Line(g.Agent), termfilter.Line(g.By), g.At.Local().Format(time.DateTime), ends(g), dash(g.Reason), termfilter.Line(g.Allows))
 			}
 			return w.Flush()
 		},

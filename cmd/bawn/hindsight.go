@@ -40,17 +40,18 @@ be allowed, 5 when neither is known, but some of it depends on what is not on
 record.`,
 		Args: wants("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, _, err := a.policyText(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			ask.YAML = string(text)
+			var err error
 			if ask.Since, err = flagTime(cmd, "since", since); err != nil {
 				return err
 			}
 			if ask.Until, err = flagTime(cmd, "until", until); err != nil {
 				return err
 			}
+			text, _, err := a.policyText(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			ask.YAML = string(text)
 			r, err := a.client().ReplayPolicy(cmd.Context(), ask)
 			if err != nil {
 				return err
@@ -103,6 +104,9 @@ func replayStatus(r hindsight.Report) error {
 
 func (a *app) printReplay(r hindsight.Report) error {
 	var b strings.Builder
+	if r.Note != "" {
+		fmt.Fprintln(a.stderr, "note: "+termfilter.Line(r.Note))
+	}
 	fmt.Fprintf(&b, "%d records: %d still allowed, %d still denied\n", r.Records, r.StillAllowed, r.StillDenied)
 	for _, part := range []struct {
 		rows []hindsight.Row

@@ -19,12 +19,18 @@ import (
 	"bawn/internal/store"
 )
 
-// records are what is on record, oldest first.
-func (s *Server) records(f audit.Filter) iter.Seq2[audit.Entry, error] {
+// records are what is on record, oldest first: from the index, or where that is
+// behind, from the proxy's journal. The note says in which way it is not all.
+func (s *Server) records(ctx context.Context, f audit.Filter) (entries iter.Seq2[audit.Entry, error], note string) {
+	f.NoActs = true
 	if f.Agent == "" {
 		f.Except = session.Doctor
 	}
-	return audit.Scan(s.o.Paths.Journal("proxy"), f)
+	note = s.note(ctx)
+	if !s.caughtUp() {
+		return audit.Scan(s.o.Paths.Journal("proxy"), f), note + "; this was read from the journal itself"
+	}
+	return s.index.Entries(ctx, f), note
 }
 
 // looksBack lets one reader of the whole record work at a time: each may take a
@@ -57,10 +63,12 @@ func (s *Server) replayPolicy(w http.ResponseWriter, q *http.Request, _ peercred
 	if c.InForce, c.Agents, err = s.inForceWith(ctx, nil); err != nil {
 		return err
 	}
-	report, err := hindsight.Replay(ctx, c, s.records(audit.Filter{Agent: a.Agent, Since: a.Since, Until: a.Until}))
+	entries, note := s.records(ctx, audit.Filter{Agent: a.Agent, Since: a.Since, Until: a.Until})
+	report, err := hindsight.Replay(ctx, c, entries)
 	if err != nil {
 		return err
 	}
+	report.Note = note
 	writeJSON(w, http.StatusOK, report)
 	return nil
 }
@@ -161,10 +169,12 @@ func (s *Server) suggestPolicy(w http.ResponseWriter, q *http.Request, _ peercre
 	}
 	// Of all agents, also where suggestions are for one: who has reached a name
 	// is not a question of whose it is.
-	out, err := hindsight.Suggest(ctx, wish, s.records(audit.Filter{Since: since}))
+	entries, note := s.records(ctx, audit.Filter{Since: since})
+	out, err := hindsight.Suggest(ctx, wish, entries)
 	if err != nil {
 		return err
 	}
+	out.Note = note
 	writeJSON(w, http.StatusOK, out)
 	return nil
 }

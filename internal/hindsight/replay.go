@@ -61,6 +61,7 @@ type Report struct {
 	Unjudged []Row `json:"unjudged"` // cannot be put to a policy again
 	// Beyond counts records that have no row, since there are so many.
 	Beyond uint64 `json:"beyond,omitempty"`
+	Note   string `json:"note,omitempty"` // in which way the record is not whole; set by the caller
 }
 
 // maxRows bounds each list of a report while it is made.

@@ -82,6 +82,7 @@ type Suggestions struct {
 	Rules   []SuggestedRule `json:"rules"`
 	Apart   []Apart         `json:"apart"`
 	Settled uint64          `json:"settled"`          // denials of what the policy in force allows by now
+	Note    string          `json:"note,omitempty"`   // in which way the record is not whole; set by the caller
 	Beyond  uint64          `json:"beyond,omitempty"` // denials that were not looked at, since there are so many
 }
 

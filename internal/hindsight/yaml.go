@@ -83,6 +83,9 @@ func (s Suggestions) YAML() string {
 	say("", "Rules that would allow what was denied from %s to %s, and nothing else.", stamp(s.Since), stamp(s.At))
 	say("", "Nothing was applied. Add those that you want to your policy: applied as it is, this")
 	say("", "file would take its place. \"bawn policy diff current FILE\" shows what then changes.")
+	if s.Note != "" {
+		say("", "Note: %s", s.Note)
+	}
 	b.WriteString("version: 1\n")
 	agents := s.agents()
 	if len(agents) == 0 {

@@ -108,8 +108,9 @@ func read(src []byte) (*Document, Problems) {
 func (r *reader) bodies(n *yaml.Node, s shape, where string, agents bool) []*body {
 	var list []*body
 	names, values := r.members(n, s, where)
-	for i, name := range names {
-		b := &body{name: name, agent: agents, line: values[i].Line, lines: map[string]int{}}
+	for i, key := range names {
+		name := key.Value
+		b := &body{name: name, agent: agents, line: key.Line, lines: map[string]int{}}
 		list = append(list, b)
 		m, ok := r.fields(values[i], s.elem.keys, where+" "+name)
 		if !ok {

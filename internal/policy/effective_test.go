@@ -53,7 +53,7 @@ func TestEffectiveShowsTheOriginOfEachLine(t *testing.T) {
 	}
 	want := `version: 1
 profiles:
-  coder: # line 4
+  coder: # line 3
     rules:
       - host: api.example.com # notes, line 5
         ports: [443] # default

@@ -106,6 +106,9 @@ func (a *Agent) trace(ru *rule, q Query, now time.Time) Trace {
 	}
 	if !ru.host.Match(q.Host) {
 		tr.Why = "another host"
+		if ru.host.Wildcard() && ru.host.Host() == q.Host {
+			tr.Why = "another host: " + ru.host.String() + " is every name in front of " + q.Host.String() + ", and not " + q.Host.String() + " itself"
+		}
 		return tr
 	}
 	t := tally{now: now, request: q.Method != "", query: q}
@@ -121,6 +124,12 @@ func (a *Agent) trace(ru *rule, q Query, now time.Time) Trace {
 		tr.Why = "denies only some methods or paths; the request decides"
 	default:
 		tr.Matched, tr.Why = true, "matches"
+		if ru.host.Wildcard() {
+			tr.Why = "matches, as every name in front of " + ru.host.Host().String() + " does"
+		}
+		if ru.host.String() == "*" {
+			tr.Why = "matches, as every name does"
+		}
 	}
 	return tr
 }

@@ -102,7 +102,7 @@ func matchKeys() []key {
 func noteKeys() []key {
 	return []key{
 		{name: "expires", shape: shape{kind: kindTime},
-			doc:      "From this time on the rule matches nothing. A request that only an expired rule would have allowed is refused with `rule_expired`.",
+			doc:      "From this time on the rule matches nothing. A request that only an expired rule would have allowed is refused with `rule_expired`. For a rule of minutes or hours there is `bawn allow` ([policy-changes.md](policy-changes.md)).",
 			fallback: "never", example: "2027-01-31T00:00:00Z"},
 		{name: "reason", shape: shape{kind: kindText},
 			doc: "Why the rule is there.", example: "the build reads release notes"},

@@ -83,7 +83,7 @@ func (r *reader) fields(n *yaml.Node, keys []key, where string) (mapping, bool) 
 
 // members checks that n is a mapping from names to anything, each written once,
 // and returns them in the order of the file.
-func (r *reader) members(n *yaml.Node, s shape, where string) (names []string, values []*yaml.Node) {
+func (r *reader) members(n *yaml.Node, s shape, where string) (names, values []*yaml.Node) {
 	if !r.isMapping(n, where) {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func (r *reader) members(n *yaml.Node, s shape, where string) (names []string, v
 			r.problems.add(line, where, "", "%s is not %s", show(name), s.saying)
 			continue
 		}
-		names, values = append(names, name), append(values, n.Content[i+1])
+		names, values = append(names, n.Content[i]), append(values, n.Content[i+1])
 	}
 	return names, values
 }
