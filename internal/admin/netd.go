@@ -6,6 +6,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -119,21 +120,47 @@ func (l *netdLink) set(c *netdapi.Client) {
 	l.conn = c
 }
 
+// strangersTime bounds the wait for the end of an earlier admin's sessions: what
+// netd is putting together it ends or gives up well before.
+const strangersTime = 15 * time.Second
+
 // stopStrangers ends sessions that an earlier admin started: those who asked
-// for them have lost their connections, and nobody would hear of their end.
+// for them have lost their connections, and nobody would hear of their end. It
+// waits until they are taken apart, since till then they hold their slots.
 func stopStrangers(ctx context.Context, c *netdapi.Client) error {
-	st, err := c.Status(ctx)
-	if err != nil {
-		return err
-	}
-	for _, x := range st.Sessions {
-		err := c.Stop(ctx, x.Identity.Session)
-		if e, ok := errors.AsType[*netdapi.Error](err); ok && e.Code == netdapi.CodeNotFound {
-			continue // it ended meanwhile
-		}
+	ctx, cancel := context.WithTimeout(ctx, strangersTime)
+	defer cancel()
+	told := map[string]bool{}
+	for {
+		st, err := c.Status(ctx)
 		if err != nil {
 			return err
 		}
+		if len(st.Sessions) == 0 && st.Building == 0 {
+			return nil
+		}
+		for _, x := range st.Sessions {
+			if name := x.Identity.Session; !told[name] {
+				if err := stopStranger(ctx, c, name); err != nil {
+					return err
+				}
+				told[name] = true
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the end of %d sessions of an earlier admin: %w", len(st.Sessions)+st.Building, ctx.Err())
+		case <-time.After(strangersPoll):
+		}
 	}
-	return nil
+}
+
+const strangersPoll = 20 * time.Millisecond
+
+func stopStranger(ctx context.Context, c *netdapi.Client, name string) error {
+	err := c.Stop(ctx, name)
+	if e, ok := errors.AsType[*netdapi.Error](err); ok && e.Code == netdapi.CodeNotFound {
+		return nil // it ended meanwhile
+	}
+	return err
 }

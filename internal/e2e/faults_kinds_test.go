@@ -102,11 +102,8 @@ func (f *faulty) between(t *testing.T, process, line string) {
 	if err != nil {
 		return // it is between them
 	}
-	// A process that its parent has not heard of yet stays as a zombie, which has
-	// no files any more.
-	r := f.root(t, fmt.Sprintf(`kill -KILL %[1]d
-		for i in $(seq 200); do grep -q '^State:.*Z' /proc/%[1]d/status 2>/dev/null || [ ! -e /proc/%[1]d ] && break; sleep 0.01; done
-		%[2]s`, pid, line))
+	// Its files are closed a moment after that, when its last thread has ended.
+	r := f.root(t, fmt.Sprintf("kill -KILL %d; for i in $(seq 200); do said=$({ %s; } 2>&1) && exit 0; sleep 0.01; done; echo $said; exit 1", pid, line))
 	if r.status != 0 {
 		t.Fatalf("%s: %s%s", line, r.out, r.err)
 	}

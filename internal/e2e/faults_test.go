@@ -103,8 +103,11 @@ func (f *faulty) round(t *testing.T, n int) string {
 		picked = append(picked, faults[r.IntN(len(faults))])
 	}
 	var names []string
+	began := time.Now()
+	lap := func(what string) { t.Logf("%6d ms %s", time.Since(began).Milliseconds(), what) }
 	f.sessions(t)
 	stop := f.traffic(t, r)
+	lap("traffic")
 	time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
 	for _, p := range picked {
 		names = append(names, p.name)
@@ -114,16 +117,19 @@ func (f *faulty) round(t *testing.T, n int) string {
 				undo()
 			}
 		}()
+		lap(p.name)
 		time.Sleep(time.Duration(50+r.IntN(400)) * time.Millisecond)
 		undo()
 		undo = nil
+		lap("undone")
 	}
 	stop()
-	name := strings.Join(names, ", then ")
-	t.Log(name)
+	lap("traffic has ended")
 	f.back(t)
+	lap("service is back")
 	f.check(t)
-	return name
+	lap("checked")
+	return strings.Join(names, ", then ")
 }
 
 // sessions opens those that have ended.
@@ -164,15 +170,14 @@ func mixed(api, evil, flagFile string, r *rand.Rand) string {
 		"curl -s -m 2 --http1.1 https://" + api + "/$w",
 		"curl -s -m 2 -d @/etc/services https://" + api + "/$w",
 		"curl -s -m 1 https://" + evil + "/$w",
-		"curl -s -m 1 https://" + api + "/gate?gate=$w",   // stalls
-		"curl -s -m 1 https://" + api + "/sse/endless?$w", // never ends
-		"curl -s -m 1 https://" + api + "/break?$w",       // resets
-		"curl -s -m 1 https://" + api + "/sse?gate=$w",    // drips
-		trouble(api),
+		"curl -s -m 0.5 https://" + api + "/gate?gate=$w",   // stalls
+		"curl -s -m 0.5 https://" + api + "/sse/endless?$w", // never ends
+		"curl -s -m 0.5 https://" + api + "/break?$w",       // resets
+		"curl -s -m 0.5 https://" + api + "/sse?gate=$w",    // drips
 	}
 	r.Shuffle(len(asks), func(i, j int) { asks[i], asks[j] = asks[j], asks[i] })
 	var b strings.Builder
-	fmt.Fprintf(&b, "i=0; while [ ! -e %s ]; do i=$((i+1));\n", flagFile)
+	fmt.Fprintf(&b, "(%s) & i=0; while [ ! -e %s ]; do i=$((i+1));\n", trouble(api), flagFile)
 	for k, ask := range asks {
 		fmt.Fprintf(&b, "[ -e %s ] && break; w=%s-$i-%d; %s &\n", flagFile, token(), k, ask)
 		if k%3 == 2 {

@@ -79,7 +79,8 @@ func (s *Server) status(context.Context, *caller) (reply, error) {
 	st.Proxy = s.feed != nil
 	for _, r := range s.sessions {
 		if r.child == nil {
-			continue // still being built
+			st.Building++
+			continue
 		}
 		st.Proxy = st.Proxy && r.servedBy == s.feed
 		st.Sessions = append(st.Sessions, netdapi.Session{
