@@ -122,7 +122,7 @@ func (a *app) adminCommand() *cobra.Command {
 }
 
 func (a *app) adminOptions() (admin.Options, error) {
-	o := admin.Options{Paths: a.paths(), Version: version, Log: a.logger("admin"), Now: time.Now, Built: builtAt()}
+	o := admin.Options{Paths: a.paths(), Version: version, Log: a.logger("admin"), Now: wallClock(), Built: builtAt()}
 	var err error
 	if o.Config, err = config.Load(o.Paths); err != nil {
 		return o, err

@@ -42,11 +42,11 @@ type Options struct {
 	Config      config.Config
 	Version     string
 	Log         *slog.Logger
-	Built       time.Time // when the program was; zero: not known
-	ProxyUID    uint32    // whose beats are a plane's
-	OperatorGID uint32    // the group of operators
-	Now         func() time.Time
-	Ready       func() // called once requests are answered
+	Built       time.Time        // when the program was; zero: not known
+	ProxyUID    uint32           // whose beats are a plane's
+	OperatorGID uint32           // the group of operators
+	Now         func() time.Time // the wall clock, for what is written down; leases and certificates have their own
+	Ready       func()           // called once requests are answered
 }
 
 // A Server is admin.
@@ -82,6 +82,8 @@ type Server struct {
 	mu       sync.Mutex
 	shut     map[ids.Placement]string // why no agent is handed out there; absent: it is
 	doctored *apitype.Doctor          // newest result
+	tested   time.Time                // when that came, on the clock that nobody sets
+	lacking  bool                     // it shut a placement that agents are in
 }
 
 // Open opens what admin owns and brings it up to date: the database, the root,
@@ -91,7 +93,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		o.Now = time.Now
 	}
 	s := &Server{
-		o: o, began: o.Now(), planes: newPlanes(o.Now), base: ctx, grantNews: make(chan struct{}, 1), shut: map[ids.Placement]string{},
+		o: o, began: o.Now(), planes: newPlanes(time.Now), base: ctx, grantNews: make(chan struct{}, 1), shut: map[ids.Placement]string{},
 		clock: clock{now: sinceBoot}, retest: make(chan string, 1), testing: make(chan struct{}, 1),
 	}
 	for _, p := range placements {

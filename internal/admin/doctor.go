@@ -176,16 +176,19 @@ func (s *Server) finish(ctx context.Context, d *apitype.Doctor) error {
 	for _, c := range changes(s.doctored, d) {
 		s.alarm(c)
 	}
-	s.doctored = d
+	s.doctored, s.tested, s.lacking = d, time.Now(), false
+	for p, why := range s.shut {
+		s.lacking = s.lacking || why != "" && matters(p)
+	}
 	return nil
 }
 
-// newestDoctor returns the result of the newest self-test, or nil. It is not to
-// be changed.
-func (s *Server) newestDoctor() *apitype.Doctor {
+// newestTest says when the newest self-test ended, zero for never, and whether it
+// shut a placement that agents are in.
+func (s *Server) newestTest() (at time.Time, lacking bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.doctored
+	return s.tested, s.lacking
 }
 
 // changes lists the lines whose state is another than in the run before, and

@@ -16,7 +16,8 @@ const (
 	lookEvery   = 2 * time.Second // for what sets one off
 	settleTime  = 5 * time.Second // whoever started Bawn may ask for one first; changes of policy come in rows
 	quietTime   = 5 * time.Minute // at least this between two that a change sets off
-	mendedEvery = time.Minute     // while a placement is shut
+	mendedFirst = 2 * time.Second // while a placement is shut, and twice as long each time
+	mendedEvery = time.Minute     // at most
 )
 
 // keepTesting repeats the self-test until ctx is done: on the timer, after a
@@ -38,11 +39,12 @@ func (s *Server) keepTesting(ctx context.Context) error {
 		if n, ok := s.losses(ctx); ok && w.lost(n) {
 			w.changed(causeFirewall, time.Now())
 		}
-		cause := w.due(time.Now(), s.standing(), s.newestDoctor())
+		at, lacking := s.newestTest()
+		cause := w.due(time.Now(), s.standing(), at, lacking)
 		if cause == "" {
 			continue
 		}
-		w.ran(time.Now())
+		w.ran(cause, time.Now())
 		if _, err := s.selfTest(ctx, cause); err != nil && ctx.Err() == nil {
 			s.o.Log.Error("the self-test could not run", "cause", cause, "error", err)
 		}
@@ -92,11 +94,12 @@ type watch struct {
 	jitter func() float64
 	began  time.Time
 
-	last     time.Time // of the newest that this watch has set off
-	next     time.Time // on the timer; zero: to be chosen
-	nextFor  time.Time // the run that next follows
-	cause    string    // of a change that waits
-	since    time.Time // when that came
+	last     time.Time     // of the newest that this watch has set off
+	mended   time.Duration // the pause before the next, while a placement is shut
+	next     time.Time     // on the timer; zero: to be chosen
+	nextFor  time.Time     // the run that next follows
+	cause    string        // of a change that waits
+	since    time.Time     // when that came
 	lossSeen int
 	lossInit bool
 }
@@ -117,20 +120,30 @@ func (w *watch) lost(n int) bool {
 }
 
 // ran notes that a self-test is being set off now.
-func (w *watch) ran(now time.Time) { w.last, w.cause = now, "" }
+func (w *watch) ran(cause string, now time.Time) {
+	w.last, w.cause = now, ""
+	if cause == causeFailed {
+		w.mended = min(2*w.mended, mendedEvery)
+	}
+}
 
-// due says what a self-test is due for, or nothing. newest is the newest result,
-// whoever asked for it.
-func (w *watch) due(now time.Time, standing bool, newest *apitype.Doctor) string {
+// due says what a self-test is due for, or nothing. newest is when the newest
+// ended, whoever asked for it, and lacking that it shut a placement that agents
+// are in. A reason that passes, such as a process that was just being started
+// again, shall not keep agents waiting; one that stays is not tried all the time.
+func (w *watch) due(now time.Time, standing bool, newest time.Time, lacking bool) string {
 	if !standing {
 		return ""
 	}
 	at := w.last
-	if newest != nil && newest.At.After(at) {
-		at = newest.At
+	if newest.After(at) {
+		at = newest
+	}
+	if !lacking || w.mended == 0 {
+		w.mended = mendedFirst
 	}
 	switch {
-	case newest == nil:
+	case newest.IsZero():
 		if now.Sub(w.began) >= settleTime && now.Sub(w.last) >= settleTime {
 			return causeStart
 		}
@@ -140,7 +153,7 @@ func (w *watch) due(now time.Time, standing bool, newest *apitype.Doctor) string
 	case w.cause != "" && now.Sub(w.since) >= settleTime && now.Sub(at) >= quietTime:
 		return w.cause
 	}
-	if !newest.OK && now.Sub(at) >= mendedEvery {
+	if lacking && now.Sub(at) >= w.mended {
 		return causeFailed
 	}
 	if w.every > 0 && !now.Before(w.timer(at)) {

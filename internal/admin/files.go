@@ -27,7 +27,7 @@ func (s *Server) openRoot() (*ca.Root, error) {
 			return nil, err
 		}
 	}
-	root, err := ca.OpenRoot(o.Paths.State("admin"), o.Now)
+	root, err := ca.OpenRoot(o.Paths.State("admin"), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -84,12 +84,12 @@ func startFaulty(t *testing.T) *faulty {
 // stateDirs are what a round may fill, damage or make read-only.
 var stateDirs = []string{"/var/lib/bawn/proxy", "/var/lib/bawn/admin"}
 
-// onDisk moves a directory onto a disk of 64 MB.
+// onDisk moves a directory onto a disk of 160 MB.
 func onDisk(dir string) string {
 	return fmt.Sprintf(`set -e
 		o=$(stat -c %%u:%%g %[1]s) m=$(stat -c %%a %[1]s)
 		cp -a %[1]s /tmp/moved
-		mount -t tmpfs -o size=64m,mode=$m state %[1]s
+		mount -t tmpfs -o size=160m,mode=$m state %[1]s
 		chown $o %[1]s
 		cp -a /tmp/moved/. %[1]s/
 		rm -rf /tmp/moved`, dir)
