@@ -7,8 +7,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
-
-	"bawn/internal/apitype"
 )
 
 // The times of the self-tests that nobody asks for.

@@ -173,7 +173,7 @@ func (x *exchange) stands(raw net.Conn, to netip.AddrPort) {
 		Request: x.rec.Request, Identity: x.rec.Identity, Plane: x.rec.Plane, Local: x.out.Local, Upstream: x.out.Upstream,
 	})
 	if err != nil {
-		x.c.s.cfg.Log.Error("an upstream connection cannot be put on record", "agent", x.rec.Agent, "request", x.rec.Request, "error", err)
+		x.c.s.cfg.Log.Debug("an upstream connection cannot be put on record", "agent", x.rec.Agent, "request", x.rec.Request, "error", err)
 	}
 }
 

@@ -23,7 +23,9 @@ func (x *exchange) record(v verdict.Verdict) error {
 	r.Verdict, r.Code, r.Stage, r.Rule, r.Detail = v.Effect, v.Why(), v.Stage, v.Rule, v.Detail
 	err := x.c.s.cfg.Recorder.Decide(r)
 	if err != nil && !errors.Is(err, audit.ErrQuota) {
-		x.c.s.cfg.Log.Error("decision cannot be put on record", "agent", r.Agent, "request", r.Request, "error", err)
+		// The journal says once that it cannot be written, and later how many it
+		// refused: an agent that goes on asking must not fill the host's log too.
+		x.c.s.cfg.Log.Debug("decision cannot be put on record", "agent", r.Agent, "request", r.Request, "error", err)
 	}
 	return err
 }

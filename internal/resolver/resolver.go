@@ -163,7 +163,8 @@ func (s *Server) answer(src Source, q *dnswire.Query) []byte {
 		if code == codes.AuditQuota {
 			s.refuse(src, verdict.Refuse(stage, code, err.Error()))
 		} else {
-			s.cfg.Log.Error("query refused: it cannot be recorded", "agent", src.Identity.Agent, "err", err)
+			// The journal has said so, once for all who go on asking.
+			s.cfg.Log.Debug("query refused: it cannot be recorded", "agent", src.Identity.Agent, "err", err)
 		}
 		return q.Refuse(code)
 	}
@@ -296,7 +297,7 @@ func (s *Server) malformed(src Source, err error) []byte {
 func (s *Server) refuse(src Source, v verdict.Verdict) {
 	_, revision, _ := s.cfg.Policies.Current()
 	if err := s.cfg.Recorder.Decide(s.blank(src, v, revision)); err != nil {
-		s.cfg.Log.Error("a refused query cannot be recorded", "agent", src.Identity.Agent, "err", err)
+		s.cfg.Log.Debug("a refused query cannot be recorded", "agent", src.Identity.Agent, "err", err)
 	}
 }
 

@@ -194,7 +194,7 @@ type Status struct {
 	Firewall Firewall  `json:"firewall"` // the host table for the uid placement
 	Sessions []Session `json:"sessions"`
 	Building int       `json:"building,omitempty"` // sessions that are being put together, and hold their slots already
-	Limits   []string  `json:"limits,omitempty"` // limits that this machine cannot hold (cgroup controllers missing)
+	Limits   []string  `json:"limits,omitempty"`   // limits that this machine cannot hold (cgroup controllers missing)
 	Warnings []string  `json:"warnings,omitempty"`
 }
 
