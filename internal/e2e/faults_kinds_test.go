@@ -96,8 +96,14 @@ func readOnly(process string) func(*testing.T, *faulty, *rand.Rand) func() {
 // start.
 func (f *faulty) between(t *testing.T, process, line string) {
 	t.Helper()
-	f.root(t, "kill -STOP $(cat /run/bawn-up.pid)")
-	defer f.root(t, "kill -CONT $(cat /run/bawn-up.pid)")
+	if err := f.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Resume(); err != nil {
+			t.Error(err)
+		}
+	}()
 	pid, err := f.Process(t.Context(), process)
 	if err != nil {
 		return // it is between them

@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"bawn/internal/world"
@@ -164,6 +165,23 @@ func (op *Operator) end(signal string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("stopping bawn up: still there after 30 s:\n%s", op.log.String())
 	}
+}
+
+// Pause stops "bawn up", which starts no process again until [Operator.Resume].
+func (op *Operator) Pause() error { return op.tell("STOP") }
+
+// Resume continues it. The program that brought it into the host has stopped
+// itself meanwhile, as a shell would see it, and has to hear of it too.
+func (op *Operator) Resume() error {
+	return errors.Join(op.tell("CONT"), op.up.Process.Signal(syscall.SIGCONT))
+}
+
+func (op *Operator) tell(signal string) error {
+	out, err := op.World.Host.Command(context.Background(), "sh", "-c", "kill -"+signal+" $(cat "+pidFile+")").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("signalling bawn up: %w: %s", err, out)
+	}
+	return nil
 }
 
 // Log is what "bawn up" has printed since it was started last.
