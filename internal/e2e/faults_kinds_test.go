@@ -27,6 +27,8 @@ var faults = []fault{
 	{"admin's disk read-only", readOnly("admin")},
 	{"the journal damaged", journalDamaged},
 	{"the journal's end torn", journalTorn},
+	{"the index damaged", indexDamaged},
+	{"the index gone", indexGone},
 	{"the resolver silent", resolverSilent},
 	{"the resolver lies", resolverLies},
 	{"no descriptors left for the proxy", noDescriptors("proxy")},
@@ -134,6 +136,20 @@ func journalDamaged(t *testing.T, f *faulty, r *rand.Rand) func() {
 func journalTorn(t *testing.T, f *faulty, r *rand.Rand) func() {
 	record := `{"v":1,"kind":"decision","time":"2026-01-01T00:00:00.000000Z","request":"r-torn","slot":1,"gen":"1.1"`
 	f.between(t, "proxy", fmt.Sprintf("n=$(ls %[1]s/*.jsonl | tail -n 1); printf '%%s' '%[2]s' >>$n", journalDir, record[:1+r.IntN(len(record)-1)]))
+	return nothing
+}
+
+// indexDamaged writes over some of the audit index, which is made anew from the
+// journals.
+func indexDamaged(t *testing.T, f *faulty, r *rand.Rand) func() {
+	f.between(t, "admin", fmt.Sprintf("dd if=/dev/urandom of=%s bs=512 seek=%d count=%d conv=notrunc 2>/dev/null", indexFile, r.IntN(64), 1+r.IntN(16)))
+	return nothing
+}
+
+const indexFile = "/var/lib/bawn/admin/index.db"
+
+func indexGone(t *testing.T, f *faulty, _ *rand.Rand) func() {
+	f.between(t, "admin", "rm -f "+indexFile+"*")
 	return nothing
 }
 

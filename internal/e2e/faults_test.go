@@ -57,7 +57,39 @@ func TestFaultRounds(t *testing.T) {
 		if !ok {
 			t.Fatalf("round %d (%s) failed; -faults.seed=%d -faults.first=%d -faults.count=1 does it again", n, name, *faultSeed, n)
 		}
+		if i%100 == 99 || i == count-1 {
+			f.indexed(t)
+		}
 	}
+}
+
+// indexed compares the audit index with the journal: what was let through is in
+// it, and once.
+func (f *faulty) indexed(t *testing.T) {
+	t.Helper()
+	f.read = map[string]int64{}
+	journal := map[string]int{}
+	for _, r := range f.records(t) {
+		if r.Kind == "decision" && r.Verdict == "allow" {
+			journal[r.Request]++
+		}
+	}
+	index := map[string]int{}
+	for line := range strings.Lines(f.bawn(t, "log", "--json", "--verdict", "allow")) {
+		var e struct{ Decision *operator.Record }
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("bawn log --json: %v: %q", err, line)
+		}
+		if e.Decision != nil {
+			index[e.Decision.Request]++
+		}
+	}
+	for request, n := range journal {
+		if index[request] != n {
+			t.Errorf("request %s is %d times in the journal and %d times in the index", request, n, index[request])
+		}
+	}
+	t.Logf("%d requests let through in the journal, %d in the index", len(journal), len(index))
 }
 
 func startFaulty(t *testing.T) *faulty {
