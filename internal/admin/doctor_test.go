@@ -138,14 +138,18 @@ func TestAChangeIsToldOnce(t *testing.T) {
 func TestWhenTheSelfTestRunsByItself(t *testing.T) {
 	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) time.Time { return noon.Add(d) }
-	ran := func(d time.Duration, ok bool) *apitype.Doctor { return &apitype.Doctor{At: at(d), OK: ok} }
+	type run struct {
+		at time.Time
+		ok bool
+	}
+	ran := func(d time.Duration, ok bool) *run { return &run{at(d), ok} }
 	fresh := func() *watch {
 		return &watch{every: time.Hour, jitter: func() float64 { return 0 }, began: noon}
 	}
 	type ask struct {
 		now      time.Duration
 		standing bool
-		newest   *apitype.Doctor
+		newest   *run // nil: there was none
 		want     string
 	}
 	for name, c := range map[string]struct {
@@ -155,14 +159,14 @@ func TestWhenTheSelfTestRunsByItself(t *testing.T) {
 		"not before there is all that it needs": {nil, []ask{{time.Hour, false, nil, ""}, {time.Hour, true, nil, causeStart}}},
 		"a start that nobody follows up":        {nil, []ask{{time.Second, true, nil, ""}, {settleTime, true, nil, causeStart}}},
 		"a start that somebody follows up":      {nil, []ask{{settleTime, true, ran(time.Second, true), ""}}},
-		"a first run that could not be": {func(w *watch) { w.ran(at(10 * time.Second)) }, []ask{
+		"a first run that could not be": {func(w *watch) { w.ran("", at(10*time.Second)) }, []ask{
 			{11 * time.Second, true, nil, ""}, {10*time.Second + settleTime, true, nil, causeStart},
 		}},
 		"on the timer":        {nil, []ask{{59 * time.Minute, true, ran(0, true), ""}, {time.Hour, true, ran(0, true), causeTimer}}},
 		"after somebody's":    {nil, []ask{{time.Hour, true, ran(30*time.Minute, true), ""}, {90 * time.Minute, true, ran(30*time.Minute, true), causeTimer}}},
 		"up to a tenth early": {func(w *watch) { w.jitter = func() float64 { return 1 } }, []ask{{53 * time.Minute, true, ran(0, true), ""}, {54 * time.Minute, true, ran(0, true), causeTimer}}},
 		"no timer":            {func(w *watch) { w.every = 0 }, []ask{{1000 * time.Hour, true, ran(0, true), ""}}},
-		"while it is shut":    {func(w *watch) { w.every = 0 }, []ask{{59 * time.Second, true, ran(0, false), ""}, {time.Minute, true, ran(0, false), causeFailed}}},
+		"while it is shut":    {func(w *watch) { w.every = 0 }, []ask{{time.Second, true, ran(0, false), ""}, {mendedFirst, true, ran(0, false), causeFailed}}},
 		"after a change": {func(w *watch) { w.changed(causePolicy, at(10*time.Minute)) }, []ask{
 			{10*time.Minute + time.Second, true, ran(0, true), ""}, {10*time.Minute + settleTime, true, ran(0, true), causePolicy},
 		}},
@@ -178,7 +182,11 @@ func TestWhenTheSelfTestRunsByItself(t *testing.T) {
 			c.prepare(w)
 		}
 		for i, a := range c.asks {
-			if got := w.due(at(a.now), a.standing, a.newest); got != a.want {
+			newest := run{ok: true}
+			if a.newest != nil {
+				newest = *a.newest
+			}
+			if got := w.due(at(a.now), a.standing, newest.at, !newest.ok); got != a.want {
 				t.Errorf("%s, %d: %q, want %q", name, i, got, a.want)
 			}
 		}
