@@ -256,3 +256,12 @@ func TestWritesThatWereTakenBackGo(t *testing.T) {
 		}
 	}
 }
+
+func removeAll(path string) error {
+	for _, side := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(path + side); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	return nil
+}
