@@ -4,6 +4,7 @@
 package inspect_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -205,6 +206,25 @@ func TestWhatAHostDoesNotHaveIsNotApplicable(t *testing.T) {
 	for _, name := range []doctor.Name{doctor.Units, doctor.AuditKey, doctor.IOUring} {
 		if got[string(name)] != string(doctor.NotApplicable) {
 			t.Errorf("%s: %s", name, got[string(name)])
+		}
+	}
+}
+
+// TestTheUnitsThatAreInstalledAreSound.
+func TestTheUnitsThatAreInstalledAreSound(t *testing.T) {
+	files, err := filepath.Glob("../install/units/*.service")
+	if err != nil || len(files) < 4 {
+		t.Fatal(files, err)
+	}
+	r := newRig(t)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		r.must(err)
+		r.write("usr/lib/systemd/system/"+filepath.Base(name), string(text), 0, 0, 0o644)
+	}
+	for _, f := range r.h.All() {
+		if f.Name == doctor.Units && (f.State != doctor.OK || f.Seen != fmt.Sprintf("%d services", len(files))) {
+			t.Errorf("%+v", f)
 		}
 	}
 }

@@ -191,9 +191,12 @@ func (r *rig) files() {
 
 func (r *rig) socket(path string, uid, gid int) {
 	r.t.Helper()
-	r.must(os.Chdir(filepath.Dir(r.at(path)))) // names of sockets are short
-	l, err := net.Listen("unix", filepath.Base(path))
+	dir, err := os.Open(filepath.Dir(r.at(path)))
 	r.must(err)
+	defer dir.Close()
+	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))) // names of sockets are short
+	r.must(err)
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	r.t.Cleanup(func() { l.Close() })
 	r.must(os.Chown(r.at(path), uid, gid))
 	r.must(os.Chmod(r.at(path), 0o660))
