@@ -161,6 +161,9 @@ func printProof(out io.Writer, rep proof.Report, notes []string) error {
 	if c := rep.Choice; c != nil {
 		line("%d records are proven to be in the record, each as it was written", c.Records)
 		line("chosen, as the file says: %s", c.Says)
+		if c.Unrelated > 0 {
+			line("%s of another size than the checkpoints in the file, and nothing is said by that: export whole series to compare", count(c.Unrelated, "anchor"))
+		}
 		line("that these are all of that kind is not proven: only an export of whole series is")
 	}
 	for _, n := range notes {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 )
@@ -18,12 +19,19 @@ type SeriesFile struct {
 	Index uint64 // grows by one from file to file
 }
 
+// ErrTwoFiles says that two files of a series have one number, which no journal
+// makes.
+var ErrTwoFiles = errors.New("two files of a series have one number")
+
 // SeriesFiles returns the files of each plane's series in dir, oldest first.
-// Other files are left out. A series with two files of one number is an error.
+// Other files are left out. The error is [ErrTwoFiles] where that is so.
 func SeriesFiles(dir string) (map[string][]SeriesFile, error) {
-	series, err := listSeries(dir)
+	series, twice, err := readSeries(dir)
 	if err != nil {
 		return nil, err
+	}
+	if twice != nil {
+		return nil, fmt.Errorf("%w: %s and %s in %s", ErrTwoFiles, twice[0], twice[1], dir)
 	}
 	out := make(map[string][]SeriesFile, len(series))
 	for plane, files := range series {

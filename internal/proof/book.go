@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"syscall"
 )
 
 // A book is the append-only list of a series' checkpoints: files
@@ -95,7 +96,7 @@ type badNote struct {
 // end that no newline closes is torn. take may stop the reading.
 func readBookFile(dir string, file bookFile, key Key, take func(Note, *badNote) bool) (torn int64, err error) {
 	name := file.name
-	f, err := os.Open(filepath.Join(dir, name))
+	f, err := openRegular(filepath.Join(dir, name))
 	if err != nil {
 		return 0, fmt.Errorf("reading checkpoints: %w", err)
 	}
@@ -283,6 +284,29 @@ func (b *book) close() {
 		b.f.Close()
 		b.f = nil
 	}
+}
+
+var errNoFile = errors.New("not a regular file")
+
+// openRegular opens a file that somebody else writes. What is no file of its own
+// - a link to one of ours, a pipe that would let us wait - is refused.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%w: %s is a link", errNoFile, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is %v", errNoFile, path, info.Mode())
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 func syncDir(dir string) error {

@@ -206,7 +206,11 @@ func (c *choiceCheck) finish(anchors []Note) {
 		c.fault(FaultCut, 0, "the file has no end: something is missing")
 	}
 	for _, a := range anchors {
-		if n, ok := c.trees[a.Origin()]; ok && n.Size == a.Size && n.Root != a.Root {
+		n, ok := c.trees[a.Origin()]
+		switch {
+		case !ok || n.Size != a.Size:
+			c.report.Choice.Unrelated++
+		case n.Root != a.Root:
 			c.fault(FaultRollback, a.Last(), fmt.Sprintf("the anchor signed at %s proves another tree of this size", a.Time))
 		}
 	}

@@ -42,7 +42,7 @@ func (r *rig) check(t testing.TB, choice []byte, anchors ...Note) Report {
 // TestAChoiceIsProven takes records out of histories, whole and pruned, and
 // counts them against the journal.
 func TestAChoiceIsProven(t *testing.T) {
-	for seed := range uint64(roottest.Count(4, 60)) {
+	for seed := range uint64(roottest.Count(3, 60)) {
 		r := newRig(t, 200+seed)
 		r.fill(t, 60)
 		for _, pruned := range []bool{false, true} {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -300,7 +299,7 @@ func eachLine(dir string, files []audit.SeriesFile, take func(audit.RawLine) err
 }
 
 func eachLineOf(path string, take func(audit.RawLine) error) error {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return err
 	}

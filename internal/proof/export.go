@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -94,7 +93,7 @@ func within(dir string, files []audit.SeriesFile, since, until time.Time) (chose
 // beginOf returns time and number of a file's first record; none for a file
 // without one.
 func beginOf(path string) (time.Time, uint64, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return time.Time{}, 0, err
 	}
@@ -130,7 +129,7 @@ func exportSeries(l Layout, dir string, files []audit.SeriesFile, sink Sink) (re
 
 // copyLines copies a file as long as it is now, and counts its lines.
 func copyLines(from, name string, sink Sink) (lines uint64, err error) {
-	f, err := os.Open(from)
+	f, err := openRegular(from)
 	if err != nil {
 		return 0, err
 	}

@@ -145,7 +145,10 @@ func (f *follower) leave(next audit.SeriesFile, bad, size int64) error {
 // read reads the file from where it was left. bad is where what is no record
 // begins, -1 where all is; size is that of the file.
 func (f *follower) read() (bad, size int64, err error) {
-	r, err := os.Open(filepath.Join(f.dir, f.file.Name))
+	r, err := openRegular(filepath.Join(f.dir, f.file.Name))
+	if errors.Is(err, errNoFile) {
+		return -1, 0, broken("%s was put in the place of a file: %v", f.file.Name, err)
+	}
 	if err != nil {
 		return -1, 0, err
 	}
@@ -316,7 +319,7 @@ func (f *follower) skip(why string) error {
 
 // lastNewline returns the offset behind the last newline of a file.
 func lastNewline(path string) (int64, error) {
-	r, err := os.Open(path)
+	r, err := openRegular(path)
 	if err != nil {
 		return 0, err
 	}

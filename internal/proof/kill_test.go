@@ -21,10 +21,15 @@ import (
 // A child of this test binary signs until it is killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("PROOF_TEST_DIR"); dir != "" {
-		if err := signForever(Layout{dir}); err != nil {
+		do := signForever
+		if os.Getenv("PROOF_TEST_FULL") != "" {
+			do = signOnFullDisk
+		}
+		if err := do(Layout{dir}); err != nil {
 			fmt.Println("child:", err)
 			os.Exit(1)
 		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }

@@ -48,7 +48,7 @@ func (v *verifier) root(n *Note) {
 
 // meet compares the record at hand with the checkpoints and anchors that end
 // with it.
-func (v *verifier) meet(at Place) {
+func (v *verifier) meet(at Place, end int64) {
 	last := v.report.Last
 	for _, a := range v.anchors[last] {
 		if a.Chain != v.hash {
@@ -59,21 +59,20 @@ func (v *verifier) meet(at Place) {
 	}
 	for v.note != nil && v.note.Last() <= last {
 		if v.note.Last() == last {
-			v.compare(v.note, at)
+			v.compare(v.note, at, end)
 		}
 		v.advance()
 	}
 }
 
-func (v *verifier) compare(n *Note, at Place) {
+func (v *verifier) compare(n *Note, at Place, end int64) {
 	r := &v.report
-	end := Place{at.File, n.End.Offset}
 	switch {
 	case n.Chain != v.hash:
 		from := max(v.proven+1, n.First)
 		v.fault(Fault{Kind: FaultChanged, Place: v.segmentOr(at), Record: from, To: n.Last(), Detail: fmt.Sprintf("what is from record %d on is not what the checkpoint of record %d proves (signed %s)", from, n.Last(), n.Time)})
 		v.rooted = false
-	case n.End != end:
+	case n.End != Place{at.File, end}:
 		v.fault(Fault{Kind: FaultFile, Place: at, Record: n.Last(), To: n.Last(), Detail: fmt.Sprintf("record %d was in %s", n.Last(), n.End)})
 	case v.rooted && v.tree == n.Tree && (v.frontier.Size() != n.Size || v.frontier.Root() != n.Root):
 		v.fault(Fault{Kind: FaultForged, Place: n.At, Record: n.Last(), To: n.Last(), Detail: "the root of this checkpoint is not that of the records"})

@@ -79,4 +79,7 @@ func (r *Report) All() []Fault {
 type ChoiceReport struct {
 	Records uint64 `json:"records"`
 	Says    string `json:"says"` // what was chosen, as the file says; nothing proves it
+	// Unrelated is how many anchors are of another size than the checkpoints of
+	// the file, and so say nothing of it.
+	Unrelated int `json:"unrelated,omitempty"`
 }

@@ -71,11 +71,25 @@ type signed struct {
 	follower
 	book    *book
 	drafts  []Checkpoint // not signed yet
-	safe    position     // of the last one that was
 	drafted int64        // size of the tree in the last checkpoint or draft
 	whole   bool         // that one has a frontier
+	safe    mark         // of the last checkpoint that is on the disk
 	oldest  uint64       // number of the oldest file that is there
 	state   State
+}
+
+// A mark is a state to go back to.
+type mark struct {
+	position
+	drafted int64
+	whole   bool
+}
+
+func (x *signed) mark() { x.safe = mark{x.position.clone(), x.drafted, x.whole} }
+
+// back drops what was read and is not signed: it is read again.
+func (x *signed) back() {
+	x.position, x.drafted, x.whole, x.drafts = x.safe.clone(), x.safe.drafted, x.safe.whole, nil
 }
 
 // OpenSigner makes the directory of checkpoints. Nothing is read yet.
@@ -268,7 +282,7 @@ func (s *Signer) open(dir, series string) (*signed, error) {
 		}
 	}
 	x.drafted, x.whole = x.frontier.Size(), last != nil && len(last.Frontier) > 0
-	x.safe = x.position.clone()
+	x.mark()
 	x.record = x.onRecord
 	x.ended = func() error { return s.onEnd(x) }
 	return x, nil
@@ -321,10 +335,10 @@ func (s *Signer) fall(x *signed, why error) error {
 		return err
 	}
 	x.drafted, x.whole = 0, false
-	x.safe = x.position.clone()
 	if len(x.fell) > maxBreak {
 		x.fell = x.fell[:maxBreak]
 	}
+	x.mark()
 	x.state.Broken, x.state.BrokenAt = x.fell, s.o.Now()
 	s.o.Log.Error("a journal is not what was written; what was changed is not signed", "series", x.series, "found", x.fell)
 	if s.o.Broken != nil {
@@ -338,20 +352,18 @@ func (s *Signer) advance(x *signed) error {
 	if err := s.flush(x); err != nil {
 		return err // nothing is read ahead of a book that cannot be written
 	}
-	before, drafted, whole := x.position.clone(), x.drafted, x.whole
-	back := func() { x.position, x.drafted, x.whole, x.drafts = before, drafted, whole, nil }
 	err := x.step()
 	switch {
 	case errors.Is(err, errUnsettled):
-		back()
+		x.back()
 		return nil
 	case isBroken(err):
 		// The record before the one that does not follow may be the one that was
 		// changed: what was not signed before is not signed now.
-		x.position, x.drafts = x.safe.clone(), nil
+		x.back()
 		return s.fall(x, err)
 	case err != nil:
-		back()
+		x.back()
 		return err
 	}
 	x.draft(false)
@@ -411,7 +423,8 @@ func (s *Signer) flush(x *signed) error {
 		return err
 	}
 	last := x.drafts[len(x.drafts)-1]
-	x.drafts, x.safe = nil, x.position.clone()
+	x.drafts = nil
+	x.mark()
 	x.state.Tree, x.state.Record, x.state.Signed = last.Tree, last.Last(), at
 	x.state.File = last.End.File
 	return nil
@@ -469,7 +482,7 @@ func (s *Signer) pruneBook(x *signed) error {
 // firstRecord returns the number of the first record of a file, 0 where there is
 // none.
 func firstRecord(path string) (uint64, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return 0, err
 	}

@@ -281,7 +281,7 @@ func (r *rig) rechain(t testing.TB, from uint64, f func(seq uint64, line []byte)
 // TestEachTamperingIsFoundWithWhatAndWhere tries each at many places of seeded
 // histories.
 func TestEachTamperingIsFoundWithWhatAndWhere(t *testing.T) {
-	histories, tries := roottest.Count(3, 20), roottest.Count(4, 60)
+	histories, tries := roottest.Count(2, 20), roottest.Count(3, 60)
 	for h := range uint64(histories) {
 		r := newRig(t, 100+h)
 		r.fill(t, 40)

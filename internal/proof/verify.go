@@ -71,6 +71,13 @@ func Verify(l Layout, key Key, anchors []Note) (Report, error) {
 	seen := map[string]bool{}
 	for _, dir := range dirs {
 		files, err := audit.SeriesFiles(dir)
+		if errors.Is(err, audit.ErrTwoFiles) {
+			r.Faults = append(r.Faults, Fault{Kind: FaultFile, Place: Place{File: dir}, Detail: err.Error()})
+			for series := range books {
+				seen[series] = true // it may be one of these
+			}
+			continue
+		}
 		if err != nil {
 			return r, err
 		}
@@ -199,7 +206,7 @@ func (v *verifier) advance() {
 }
 
 func (v *verifier) file(name string) error {
-	f, err := os.Open(filepath.Join(v.dir, name))
+	f, err := openRegular(filepath.Join(v.dir, name))
 	if err != nil {
 		return err
 	}
@@ -258,7 +265,7 @@ func (v *verifier) record(at Place, line audit.RawLine, first bool) {
 	}
 	v.grow(line)
 	r.Last, v.hash, v.at, v.holder = line.Seq, hash, at, at.File
-	v.meet(at)
+	v.meet(at, line.End)
 }
 
 // linked judges a record by the one before it. It reports whether the series
