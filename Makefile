@@ -7,10 +7,14 @@ TOOL     = $(GO) tool -modfile=tools/go.mod
 PKGS    ?= ./...
 export CGO_ENABLED = 0
 
-.PHONY: build demo test check soak bench fuzz generate need clean
+.PHONY: build deb demo test check soak bench fuzz generate need clean
 
 build:
 	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/bawn ./cmd/bawn
+
+# A package for Debian and its kin, in bin/.
+deb: need build
+	packaging/build-deb bin/bawn "$(VERSION)" bin
 
 # Shows the boundary to a newcomer: a private test internet, an agent that
 # works, and the same agent trying to get data out.

@@ -11,10 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"bawn/internal/install"
+	"bawn/internal/supervise"
 )
 
 func (a *app) installCommand() *cobra.Command {
-	var dry, force bool
+	var dry, force, prepare bool
 	var stage string
 	cmd := &cobra.Command{
 		Use:   "install",
@@ -26,6 +27,9 @@ func (a *app) installCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if stage != "" {
 				return install.Packaged().Stage(stage)
+			}
+			if prepare {
+				return supervise.Prepare(cmd.Context(), a.paths())
 			}
 			l, err := a.layout()
 			if err != nil {
@@ -46,6 +50,8 @@ func (a *app) installCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&force, "force", false, "replace files of the same names that are not Bawn's, or were changed; they are saved")
 	cmd.Flags().StringVar(&stage, "stage", "", "write a package's files below `DIR`, and do nothing else")
 	cmd.Flags().MarkHidden("stage")
+	cmd.Flags().BoolVar(&prepare, "prepare", false, "only make accounts and directories, for a package that brings the files")
+	cmd.Flags().MarkHidden("prepare")
 	return cmd
 }
 

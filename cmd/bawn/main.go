@@ -83,9 +83,10 @@ func (a *app) root() *cobra.Command {
 		a.allowCommand(), a.grantsCommand(), a.revokeCommand(),
 		a.installCommand(), a.uninstallCommand(), a.backupCommand(), a.restoreCommand(),
 		a.netdCommand(), a.adminCommand(), a.proxyCommand(), a.probeCommand(),
-		a.handoverCommand(), a.selftestCommand(),
+		a.handoverCommand(), a.selftestCommand(), a.manualCommand(),
 	)
 	root.CompletionOptions.HiddenDefaultCmd = true
+	a.complete(root)
 	root.PersistentFlags().StringVar(&a.rootd, "root", "/", "`DIR` that everything of this installation is under")
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand(root))

@@ -53,6 +53,11 @@ func TestI8BackupAndRestore(t *testing.T) {
 	if r := h.root(t, operator.Binary+" restore --yes "+archive); r.status == 0 || !strings.Contains(r.err, "runs already") {
 		t.Errorf("restored beneath a running one: %s%s", r.out, r.err)
 	}
+	for _, args := range [][]string{{"run", "--agent", "d"}, {"agent", "remove", "d"}} {
+		if out := h.bawn(t, append([]string{"__complete"}, args...)...); !strings.Contains(out, "dev\n") || strings.Contains(out, "guest") {
+			t.Errorf("completing %v: %s", args, out)
+		}
+	}
 	// The host goes on.
 	h.bawn(t, "agent", "create", "late", "--user", "bob")
 	h.apply(t, strings.Replace(usual, "      - host: files.example.com\n", "", 1)+"  late: {profile: coder}\n")
