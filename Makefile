@@ -43,6 +43,7 @@ soak: need
 
 bench: need-bench build
 	cd bench && $(GO) run . -bawn ../bin/bawn -rows "$(BENCH_ROWS)" $(BENCH_FLAGS)
+	cd bench && $(GO) run . index $(INDEX_FLAGS)
 
 # Each fuzz target for T. Inputs are not made shorter at length: where goroutines
 # take part the coverage of an input varies, and that would take all the time.

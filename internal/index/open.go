@@ -29,6 +29,7 @@ type Options struct {
 	Log      *slog.Logger     // nil: none
 	Now      func() time.Time // nil: time.Now
 	Every    time.Duration    // between two looks at the journals; 0: 250 ms
+	Shapes   int64            // that a day has before new ones leave out what agents make up; 0: 65,536
 }
 
 // version is that of the tables below. An index of another version is made
@@ -128,6 +129,8 @@ type Index struct {
 	wake     chan struct{}
 
 	writer writer // of the goroutine that runs
+
+	pageTime time.Duration
 }
 
 // databases are the connections to one file.
@@ -151,7 +154,10 @@ func Open(ctx context.Context, o Options) *Index {
 	if o.Every == 0 {
 		o.Every = 250 * time.Millisecond
 	}
-	x := &Index{o: o, wake: make(chan struct{}, 1)}
+	if o.Shapes == 0 {
+		o.Shapes = 1 << 16
+	}
+	x := &Index{o: o, writer: writer{most: o.Shapes}, wake: make(chan struct{}, 1), pageTime: pageTime}
 	db, err := openDatabases(ctx, o.Path)
 	if err != nil && spoilt(err) {
 		x.alarm("the index was made anew: " + err.Error())

@@ -50,9 +50,8 @@ func hourStart(hour int64) int64 { return hour * (dayMicros / 24) << tieBits }
 
 // The bounds of what a part keeps in memory while it is written to.
 const (
-	maxPaths  = 1 << 17
-	maxTexts  = 1 << 14
-	maxShapes = 1 << 16 // also how many a part has before new ones are widened
+	maxPaths = 1 << 17
+	maxTexts = 1 << 14
 )
 
 // A part is one day as the writer sees it: its statements, and the numbers of
@@ -63,6 +62,7 @@ type part struct {
 	known   map[string]int64 // shapes by key
 	byID    map[int64]*shape
 	shapes  int64 // how many there are
+	most    int64 // of them, before new ones are widened
 	paths   dictionary
 	texts   dictionary
 	stmts   map[string]*sql.Stmt
@@ -77,9 +77,9 @@ type dictionary struct {
 	last  int64 // highest number in use
 }
 
-func openPart(ctx context.Context, conn *sql.Conn, day int64) (*part, error) {
+func openPart(ctx context.Context, conn *sql.Conn, day, most int64) (*part, error) {
 	p := &part{
-		day: day, conn: conn, known: map[string]int64{}, byID: map[int64]*shape{}, stmts: map[string]*sql.Stmt{},
+		day: day, most: most, conn: conn, known: map[string]int64{}, byID: map[int64]*shape{}, stmts: map[string]*sql.Stmt{},
 		paths: dictionary{table: "path", most: maxPaths, known: map[string]int64{}},
 		texts: dictionary{table: "text", most: maxTexts, known: map[string]int64{}},
 	}
@@ -217,7 +217,7 @@ func (p *part) shapeID(s *shape) (int64, error) {
 	case err != nil:
 		return 0, err
 	}
-	if len(p.known) >= 2*maxShapes {
+	if len(p.known) >= 1<<17 {
 		clear(p.known)
 		clear(p.byID)
 	}

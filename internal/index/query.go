@@ -44,24 +44,47 @@ func ParseCursor(s string) (Cursor, error) {
 // many. An error ends it.
 func (x *Index) Entries(ctx context.Context, f audit.Filter) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
-		if f.Limit > 0 {
-			page, _, err := x.Page(ctx, f, Cursor{})
-			for _, e := range page {
-				if !yield(e, nil) {
-					return
-				}
-			}
-			if err != nil {
-				yield(audit.Entry{}, err)
-			}
+		if f.Limit == 0 {
+			x.forward(ctx, f, yield)
 			return
 		}
-		x.forward(ctx, f, yield)
+		list, err := x.newest(ctx, f)
+		for _, e := range list {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(audit.Entry{}, err)
+		}
 	}
 }
 
+// newest returns a whole page, however long it takes.
+func (x *Index) newest(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
+	var list []audit.Entry
+	limit, at := f.Limit, Cursor{}
+	for {
+		f.Limit = limit - len(list)
+		page, more, err := x.Page(ctx, f, at)
+		if err != nil {
+			return nil, err
+		}
+		list = append(page, list...)
+		if at = more; len(list) == limit || more == (Cursor{}) {
+			return list, nil
+		}
+	}
+}
+
+// pageTime is how long a page is looked for. One that is not full then says where
+// to go on.
+const pageTime = 700 * time.Millisecond
+
 // Page returns the newest f.Limit entries in front of a cursor that f chooses,
-// oldest first, and the cursor of the page before; zero where there is none.
+// oldest first, and the cursor of the page before; zero where there is none. Where
+// entries are rare and far back, there can be fewer, and a page before them all
+// the same.
 func (x *Index) Page(ctx context.Context, f audit.Filter, before Cursor) (page []audit.Entry, more Cursor, err error) {
 	q, err := x.query(ctx, f)
 	if err != nil {
@@ -72,13 +95,22 @@ func (x *Index) Page(ctx context.Context, f audit.Filter, before Cursor) (page [
 	if err != nil {
 		return nil, Cursor{}, err
 	}
+	q.until = time.Now().Add(x.pageTime)
 	for _, d := range days {
+		if q.late(&d) {
+			more = q.stopped
+			break
+		}
 		hits, err := q.part(d, f.Limit-len(page), true)
 		if err != nil {
 			return nil, Cursor{}, q.fault(x, err)
 		}
 		for i := range hits {
 			page = append(page, hits[i].Entry)
+		}
+		if q.stopped != (Cursor{}) && len(page) < f.Limit {
+			more = q.stopped
+			break
 		}
 		if len(page) == f.Limit && len(hits) > 0 {
 			more = Cursor{d.day, hits[len(hits)-1].id}
@@ -160,6 +192,20 @@ type query struct {
 	tx   *sql.Tx // all of it is of one moment
 	f    audit.Filter
 	done func()
+
+	until   time.Time // when to stop looking; zero: at the end
+	looked  bool      // each page gets somewhere
+	most    int64     // shapes of a day that are not wide
+	stopped Cursor    // where that was
+}
+
+// late reports whether it is time to stop, in front of the end of s.
+func (q *query) late(s *span) bool {
+	if q.until.IsZero() || !q.looked || time.Now().Before(q.until) {
+		return false
+	}
+	q.stopped = Cursor{s.day, s.hi}
+	return true
 }
 
 func (x *Index) query(ctx context.Context, f audit.Filter) (*query, error) {
@@ -176,7 +222,7 @@ func (x *Index) query(ctx context.Context, f audit.Filter) (*query, error) {
 		done()
 		return nil, fmt.Errorf("asking the audit index: %w", err)
 	}
-	q := &query{ctx: ctx, db: db, tx: tx, f: f}
+	q := &query{ctx: ctx, db: db, tx: tx, f: f, most: x.o.Shapes}
 	q.done = func() {
 		tx.Rollback() //nolint:errcheck // nothing was written
 		done()
@@ -275,7 +321,7 @@ func (q *query) part(s span, limit int, back bool) ([]hit, error) {
 				hits = append(hits, found[i])
 			}
 		}
-		if end {
+		if end || len(hits) < limit && q.late(&s) {
 			break
 		}
 	}
@@ -400,7 +446,7 @@ func (s *span) take(id int64, back bool) {
 
 // nextHours is next for a plan that goes through the hours that hold something.
 func (p *plan) nextHours(q *query, s *span, want int, back bool) (ids []int64, end bool, err error) {
-	for s.lo < s.hi {
+	for s.lo < s.hi && !q.late(s) {
 		hour := hourOf(min(s.lo, hourStart(24)-1))
 		if back {
 			hour = hourOf(min(s.hi, hourStart(24)) - 1)
@@ -433,6 +479,7 @@ func (p *plan) nextHours(q *query, s *span, want int, back bool) (ids []int64, e
 
 // fetch reads numbers of a span in order.
 func (p *plan) fetch(q *query, s span, want int, back bool) ([]int64, error) {
+	q.looked = true
 	where := append([]string{"id >= ? AND id < ?"}, p.where...)
 	args := append([]any{s.lo, s.hi}, p.args...)
 	if p.shapes != "" {

@@ -91,7 +91,7 @@ func (t *totals) day(q *query, s span) error {
 
 // hasWide reports whether a part has shapes that do not tell host and method.
 func (q *query) hasWide(day int64) (wide bool, err error) {
-	err = q.tx.QueryRowContext(q.ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM shape_%d WHERE id > ? AND wide <> 0)", day), maxShapes).Scan(&wide)
+	err = q.tx.QueryRowContext(q.ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM shape_%d WHERE id > ? AND wide <> 0)", day), q.most).Scan(&wide)
 	return wide, err
 }
 

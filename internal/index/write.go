@@ -26,13 +26,14 @@ type writer struct {
 	sources map[string]*source
 	hours   map[hourKey]count
 	oldest  int64 // day before which nothing is kept
+	most    int64 // shapes of a part, before new ones are widened
 	days    []int64
 	synced  time.Time
 }
 
 func (w *writer) reset() {
 	w.close()
-	*w = writer{parts: map[int64]*part{}, sources: map[string]*source{}, hours: map[hourKey]count{}}
+	*w = writer{most: w.most, parts: map[int64]*part{}, sources: map[string]*source{}, hours: map[hourKey]count{}}
 }
 
 func (w *writer) close() {
@@ -61,7 +62,7 @@ func (w *writer) part(day int64) (*part, error) {
 			delete(w.parts, d)
 		}
 	}
-	p, err := openPart(context.Background(), w.conn, day)
+	p, err := openPart(context.Background(), w.conn, day, w.most)
 	if err == nil {
 		w.parts[day] = p
 	}
@@ -273,7 +274,7 @@ func actColumns(r *pending) (*shape, columns, error) {
 func (p *part) decisionColumns(r *pending, id int64) (*shape, columns, error) {
 	d := r.Decision
 	s := decisionShape(d)
-	wide := p.shapes >= maxShapes
+	wide := p.shapes >= p.most
 	if wide {
 		s.widen()
 	}
