@@ -71,6 +71,7 @@ var roles = map[string]func(args []string) error{
 	"goproxy": goproxyMain,
 	"egress":  egressMain,
 	"index":   indexMain,
+	"doctor":  doctorMain,
 }
 
 func exit(err error) {
