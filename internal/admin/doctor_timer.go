@@ -11,7 +11,7 @@ import (
 
 // The times of the self-tests that nobody asks for.
 const (
-	lookEvery   = 2 * time.Second // for what sets one off
+	lookEvery   = 5 * time.Second // for what sets one off
 	settleTime  = 5 * time.Second // whoever started Bawn may ask for one first; changes of policy come in rows
 	quietTime   = 5 * time.Minute // at least this between two that a change sets off
 	mendedFirst = 2 * time.Second // while a placement is shut, and twice as long each time
