@@ -6,13 +6,21 @@ package e2e_test
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"log/slog"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"bawn/internal/audit"
+	"bawn/internal/ids"
+	"bawn/internal/verdict"
 )
 
 // hostileText is what an agent may write where it may write anything: what a
@@ -128,8 +136,21 @@ func TestI14AgentsTextIsInertInEveryCommand(t *testing.T) {
 	for _, agent := range placements() {
 		h.hostile(t, agent)
 	}
-	// Programs' arguments are on record as well.
-	h.in(t, "dev", append([]string{"true"}, argumentsOf(hostileText)...)...)
+	h.records(t)
+	// A program's arguments are shown while it runs.
+	held := h.session(t.Context(), "dev", append([]string{"sh", "-c", "echo; sleep 600", "sh"}, argumentsOf(hostileText)...)...)
+	out, err := held.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer held.Wait()
+	defer held.Process.Kill()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	h.write(t, "/tmp/hostile.yaml", "version: 1\nprofiles:\n  coder: {rules: []}\nagents:\n  dev: {profile: coder, rules: [{host: api.example.com, id: \"\\e]0;x\\a\", reason: \"\\e[2J\\u202e\"}]}\n")
 	h.write(t, "/tmp/narrow.yaml", "version: 1\nprofiles:\n  coder: {rules: []}\nagents:\n  dev: {profile: coder}\n  guest: {profile: coder}\n")
 	commands := h.commands(t)
@@ -174,6 +195,56 @@ func (h *host) hostile(t *testing.T, agent string) {
 	}
 	if n < 5*len(hostileText) {
 		t.Fatalf("%s: %d records: the text did not come through", agent, n)
+	}
+}
+
+// records writes to the proxy's journal what no agent has got into it so far:
+// the text in every field. A reader must not rely on what the planes let pass.
+func (h *host) records(t *testing.T) {
+	t.Helper()
+	if err := h.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	j, err := audit.OpenJournal(h.w.Host.File(journalDir), audit.Options{Plane: "proxy", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for i, s := range hostileText {
+		d := audit.Decision{Time: now, Request: fmt.Sprintf("r-hostile-%d", i), Revision: 1}
+		d.Identity = ids.Identity{Slot: 1, Gen: ids.Generation{Epoch: 1, Count: 1}, Session: s, Agent: "dev", User: s}
+		o := audit.Outcome{Time: now, Request: d.Request, Identity: d.Identity, Revision: 1, Status: 200}
+		if i%2 == 0 {
+			d.Agent = s
+		}
+		if i%3 == 0 {
+			d.Verdict = verdict.Allow
+		}
+		everyString(reflect.ValueOf(&d).Elem(), s)
+		everyString(reflect.ValueOf(&o).Elem(), s)
+		if err := errors.Join(j.Decide(&d), j.Outcome(&o)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.root(t, "chown --reference="+journalDir+" "+journalDir+"/*; chmod --reference=$(ls "+journalDir+"/*.jsonl | head -n 1) "+journalDir+"/*.jsonl")
+	if err := h.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// everyString sets the strings of a record that are empty.
+func everyString(v reflect.Value, s string) {
+	for i := range v.NumField() {
+		f := v.Field(i)
+		switch {
+		case f.Kind() == reflect.String && f.String() == "" && f.CanSet() && v.Type().Field(i).Name != "Plane":
+			f.SetString(s)
+		case f.Kind() == reflect.Struct && v.Type().Field(i).Anonymous:
+			everyString(f, s)
+		}
 	}
 }
 
