@@ -11,7 +11,8 @@ import (
 
 // The times of the self-tests that nobody asks for.
 const (
-	lookEvery   = 5 * time.Second // for what sets one off
+	lookEvery   = 2 * time.Second // for what sets one off
+	lossesEvery = 5               // looks: netd is asked for the firewall's losses
 	settleTime  = 5 * time.Second // whoever started Bawn may ask for one first; changes of policy come in rows
 	quietTime   = 5 * time.Minute // at least this between two that a change sets off
 	mendedFirst = 2 * time.Second // while a placement is shut, and twice as long each time
@@ -26,7 +27,7 @@ func (s *Server) keepTesting(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	w := watch{every: s.o.Config.Doctor.Every, jitter: rand.Float64, began: time.Now()}
-	for {
+	for look := 0; ; look++ {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -34,8 +35,10 @@ func (s *Server) keepTesting(ctx context.Context) error {
 		case cause := <-s.retest:
 			w.changed(cause, time.Now())
 		}
-		if n, ok := s.losses(ctx); ok && w.lost(n) {
-			w.changed(causeFirewall, time.Now())
+		if look%lossesEvery == 0 {
+			if n, ok := s.losses(ctx); ok && w.lost(n) {
+				w.changed(causeFirewall, time.Now())
+			}
 		}
 		at, lacking := s.newestTest()
 		cause := w.due(time.Now(), s.standing(), at, lacking)
@@ -62,8 +65,7 @@ func (s *Server) standing() bool {
 	return false
 }
 
-// losses asks netd how often the firewall was lost. It is asked once in a while
-// only while agents can be held by uid.
+// losses asks netd how often the firewall was lost, where there is one.
 func (s *Server) losses(ctx context.Context) (int, bool) {
 	c, err := s.netd.client()
 	if err != nil {
