@@ -433,3 +433,29 @@ func TestWhatRecordsBeyondTheLastCheckpointAreWorth(t *testing.T) {
 		t.Error("the docs say that this cannot be found")
 	}
 }
+
+// TestARootThatIsNotThatOfTheRecordsIsFound: a signature of the right key over
+// the wrong tree, as a fault in the signer would make.
+func TestARootThatIsNotThatOfTheRecordsIsFound(t *testing.T) {
+	r := newRig(t, 19)
+	r.opt.FileBytes = 1 << 20
+	r.write(t, 5)
+	r.sign(t)
+	n := r.newest(t)
+	n.Root[3] ^= 1
+	wrong, err := r.key.sign(&n.Checkpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.signer.close()
+	os.Remove(r.books(t)[0])
+	b := book{dir: r.Checkpoints(), series: "proxy"}
+	if err := b.add([][]byte{wrong}); err != nil {
+		t.Fatal(err)
+	}
+	b.close()
+	if rep := r.verify(t); !found(rep, []string{FaultForged}, n.Last(), n.Last(), "") {
+		t.Errorf("%s", lines(rep))
+	}
+	r.close(t)
+}
