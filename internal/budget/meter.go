@@ -216,7 +216,7 @@ type Pass struct {
 
 // A charge is one budget that a pass counts against.
 type charge struct {
-	b quota.Budget
+	b *quota.Budget // of the policy, which does not change
 	a *account
 	c *counter
 }
@@ -234,8 +234,8 @@ func (p *Pass) resolve(ofAgent, ofRules []quota.Budget) ([]charge, error) {
 	}
 	set := make([]charge, 0, len(ofAgent)+len(ofRules))
 	for _, list := range [2][]quota.Budget{ofAgent, ofRules} {
-		for _, b := range list {
-			if b.Per != quota.AtATime {
+		for i := range list {
+			if b := &list[i]; b.Per != quota.AtATime {
 				set = append(set, charge{b, a, a.counter(b.Key)})
 			}
 		}
@@ -263,7 +263,7 @@ func (p *Pass) Begin(ofAgent, ofRules []quota.Budget, host names.Host, now time.
 	for i := range set {
 		if ch := &set[i]; ch.b.What.Bytes() {
 			if used, window := ch.a.look(ch.b.Key, now); used >= ch.b.Limit {
-				return p.m.over(ch.b, window)
+				return p.m.over(*ch.b, window)
 			}
 		}
 	}
@@ -276,7 +276,7 @@ func (p *Pass) Begin(ofAgent, ofRules []quota.Budget, host names.Host, now time.
 		case err != nil:
 			return p.m.fault(p.agent, err)
 		case !ok:
-			return p.m.over(ch.b, window)
+			return p.m.over(*ch.b, window)
 		}
 	}
 	return p.take(fresh, quota.Requests, 1, now)
@@ -312,7 +312,7 @@ func (p *Pass) Adopt(ofAgent, ofRules []quota.Budget, now time.Time) verdict.Ver
 	for i := range set {
 		if ch := &set[i]; ch.b.What.Bytes() {
 			if used, window := ch.a.look(ch.b.Key, now); used > ch.b.Limit {
-				return p.m.over(ch.b, window)
+				return p.m.over(*ch.b, window)
 			}
 		}
 	}
@@ -348,7 +348,7 @@ func (p *Pass) take(set []charge, what quota.What, n int64, now time.Time) verdi
 		if err != nil {
 			return p.m.fault(p.agent, err)
 		}
-		return p.m.over(ch.b, in.window)
+		return p.m.over(*ch.b, in.window)
 	}
 	return fine
 }

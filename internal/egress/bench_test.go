@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"bawn/internal/audit"
+	"bawn/internal/budget"
+	"bawn/internal/metrics"
 	"bawn/internal/netplan"
 )
 
@@ -28,6 +30,24 @@ func BenchmarkKeepAlive1KB(b *testing.B) {
 		must(b, err)
 		b.Cleanup(func() { j.Close() })
 		r.cfg.Recorder = j
+	})
+	r.script(apiHost, apiAddr, 443, answer1KB)
+	ask1KB(b, r.tunnel(r.listen(netplan.Explicit), apiHost))
+}
+
+// BenchmarkKeepAlive1KBBudgets is the same for an agent with budgets of everything
+// that a request uses, kept on the disk, and with what metrics count.
+func BenchmarkKeepAlive1KBBudgets(b *testing.B) {
+	r := newRig(b, bounded("egress_bytes: 10TB/day, ingress_bytes: 10TB/day, requests: [100000000/min, 10000000000/day], names: 100/day, connections: 100"), func(r *rig) {
+		j, err := audit.OpenJournal(b.TempDir(), audit.Options{Plane: "egress"})
+		must(b, err)
+		b.Cleanup(func() { j.Close() })
+		m, err := budget.OpenMeter(b.TempDir(), nil)
+		must(b, err)
+		b.Cleanup(func() { m.Close() })
+		must(b, m.Keep(map[string]string{"dev": "a-00000000000000de"}))
+		counts := metrics.NewProxy()
+		r.cfg.Recorder, r.cfg.Judged, r.cfg.Meter = counts.Recorder(metrics.Egress, j), counts.Judged, m
 	})
 	r.script(apiHost, apiAddr, 443, answer1KB)
 	ask1KB(b, r.tunnel(r.listen(netplan.Explicit), apiHost))
