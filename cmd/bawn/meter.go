@@ -16,7 +16,7 @@ import (
 // reports tells admin once a second what the proxy counts, until ctx is done. What
 // cannot be told is told a second later: counts only grow.
 func (p *proxy) reports(ctx context.Context) error {
-	failing := false
+	failing, now := false, wallClock()
 	for tick := time.NewTicker(apitype.ReportEvery); ; {
 		select {
 		case <-ctx.Done():
@@ -24,7 +24,7 @@ func (p *proxy) reports(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		err := p.admin.PlaneReport(ctx, p.says(time.Now()))
+		err := p.admin.PlaneReport(ctx, p.says(now()))
 		if err != nil && !failing && ctx.Err() == nil {
 			p.log.Warn("what the proxy counts cannot be reported", "error", err)
 		}

@@ -165,6 +165,7 @@ func (h Host) stateDirectories() doctor.Finding {
 		{path: h.state("proxy"), kind: fs.ModeDir, uid: h.Proxy.UID, gid: h.Admin.GID, most: 0o750, least: 0o750},
 		{path: filepath.Join(h.state("proxy"), "names"), kind: fs.ModeDir, uid: h.Proxy.UID, gid: anybody, most: 0o750, optional: true},
 		{path: filepath.Join(h.state("proxy"), "labels"), kind: fs.ModeDir, uid: h.Proxy.UID, gid: anybody, most: 0o750, optional: true},
+		{path: filepath.Join(h.state("proxy"), "budgets"), kind: fs.ModeDir, uid: h.Proxy.UID, gid: anybody, most: 0o750, optional: true},
 		{path: filepath.Join(h.Lib, "agents"), kind: fs.ModeDir, uid: 0, gid: 0, most: 0o711, least: 0o711},
 	}))
 }
