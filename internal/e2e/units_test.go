@@ -162,6 +162,11 @@ func TestUnitsUnderSystemd(t *testing.T) {
 	}
 	v.root(operator.Binary, "install") // once more, while it runs
 	v.works()
+	// A second installation beside it, which does not run.
+	v.root(operator.Binary, "--root", "/opt/second", "install")
+	v.root("test", "-f", "/opt/second/etc/systemd/system/bawn-netd.service")
+	v.root(operator.Binary, "--root", "/opt/second", "uninstall", "--purge", "--yes")
+	v.root("rmdir", "-p", "--ignore-fail-on-non-empty", "/opt/second/var/lib", "/opt/second/run", "/opt/second/etc/systemd")
 	v.root(operator.Binary, "uninstall", "--purge", "--yes")
 	sameTree(t, before, v.tree())
 }
