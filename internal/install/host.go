@@ -114,13 +114,13 @@ func Uninstall(ctx context.Context, l Layout, r Removal) (Plan, error) {
 		return nil, err
 	}
 	plan = append(plan, steps...)
-	plan = append(plan, Step{Action: Removes, What: "directories that are empty now", do: func() (string, error) { l.tidy(); return "", nil }})
 	if tell {
 		plan = append(plan, Step{Action: Makes, What: "systemd's view of the units", do: systemctl(ctx, "daemon-reload")})
 	}
 	if r.Purge {
 		plan = append(plan, purge(ctx, l)...)
 	}
+	plan = append(plan, Step{Action: Removes, What: "directories that are empty now", do: func() (string, error) { l.tidy(); return "", nil }})
 	return plan, nil
 }
 
@@ -179,13 +179,14 @@ func removals(files []File, r Removal) (Plan, error) {
 }
 
 // everyHost are directories that are systemd's own, be they empty.
-var everyHost = map[string]bool{"/": true, "/etc": true, "/etc/systemd/system": true, "/etc/sysusers.d": true, "/etc/tmpfiles.d": true}
+var everyHost = map[string]bool{"/": true, "/etc": true, "/etc/systemd/system": true, "/etc/sysusers.d": true, "/etc/tmpfiles.d": true, "/var/lib": true, "/run": true}
 
 // tidy removes directories of the layout that are empty. Those that every host
 // has stay.
 func (l Layout) tidy() {
-	for _, dir := range []string{l.Units, l.Sysusers, l.Tmpfiles} {
-		for at := dir; at != l.Paths.Root && !everyHost[at]; at = filepath.Dir(at) {
+	p := l.Paths
+	for _, dir := range []string{l.Units, l.Sysusers, l.Tmpfiles, filepath.Dir(p.Lib()), filepath.Dir(p.Run()), filepath.Dir(p.Etc())} {
+		for at := dir; at != p.Root && !everyHost[at]; at = filepath.Dir(at) {
 			err := os.Remove(at)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				break // something is in it
