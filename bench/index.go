@@ -25,6 +25,7 @@ func indexMain(args []string) error {
 	dir := fs.String("dir", "", "`directory` to work in; the journal in it is used again; empty: one that is removed")
 	profile := fs.String("profile", "", "`file` for a profile of the ingest")
 	cores := fs.Int("cores", 1, "that the ingest may use")
+	ask := fs.Bool("ask", false, "only ask the index that is in -dir already")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -47,6 +48,9 @@ func indexMain(args []string) error {
 	}
 	runtime.GOMAXPROCS(*cores)
 	path := filepath.Join(*dir, "index.db")
+	if *ask {
+		return askAll(index.Options{Path: path, Journals: []string{journal}})
+	}
 	for _, side := range []string{"", "-wal", "-shm"} {
 		os.Remove(path + side)
 	}

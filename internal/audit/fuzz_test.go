@@ -42,6 +42,15 @@ func FuzzParseLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		rec, err := parseLine(line)
+		if fast, ok := parseFast(line); ok && len(line) <= maxLine {
+			slow, err := parseSlow(line)
+			if err != nil {
+				t.Fatalf("only the fast reader takes %s: %v", line, err)
+			}
+			if diff := cmp.Diff(slow, fast); diff != "" {
+				t.Fatalf("-slow +fast\n%s", diff)
+			}
+		}
 		if err != nil {
 			return
 		}

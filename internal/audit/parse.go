@@ -96,6 +96,13 @@ func parseLine(line []byte) (Record, error) {
 	if len(line) > maxLine {
 		return Record{}, errLong
 	}
+	if rec, ok := parseFast(line); ok {
+		return rec, nil
+	}
+	return parseSlow(line)
+}
+
+func parseSlow(line []byte) (Record, error) {
 	kind, err := kindOf(line)
 	if err != nil {
 		return Record{}, err
