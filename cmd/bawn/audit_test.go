@@ -127,3 +127,27 @@ func TestI14FileNamesInAReportAreInert(t *testing.T) {
 		t.Errorf("%d %q %q", status, out, errs)
 	}
 }
+
+// TestI14ActsAreInert: what an operator or an agent had put into an act does
+// nothing on the terminal of who reads it, and stays in its row.
+func TestI14ActsAreInert(t *testing.T) {
+	e := audit.Entry{
+		Act:    &audit.Act{Name: audit.ActPolicyApply, Account: "al\x1b[2Jice", Detail: "why=\u202e\x1b]52;c;YQ==\x07", UID: 1},
+		Result: &audit.Act{Name: audit.ActPolicyApply, Object: "a\nb", Result: audit.ActRefused, Error: "line 1\nline 2\r", Revision: 2},
+	}
+	var body, out bytes.Buffer
+	if err := json.NewEncoder(&body).Encode(e); err != nil {
+		t.Fatal(err)
+	}
+	text := body.String()
+	for _, asJSON := range []bool{false, true} {
+		out.Reset()
+		a := app{stdout: &out}
+		if err := a.printActs(strings.NewReader(text), asJSON); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsAny(out.String(), "\x1b\x07\r\u202e") || !asJSON && strings.Count(out.String(), "\n") != 2 {
+			t.Errorf("%q", out.String())
+		}
+	}
+}

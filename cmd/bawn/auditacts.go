@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -140,7 +141,7 @@ func actRow(e audit.Entry) []string {
 	}
 	detail := b.Detail
 	if r.Error != "" {
-		detail += " (" + r.Error + ")"
+		detail += " (" + strings.ReplaceAll(r.Error, "\n", "; ") + ")"
 	}
 	return []string{clock(b.Time), who, string(b.Name), r.Object, string(r.Result), rev, detail}
 }

@@ -216,6 +216,9 @@ func (s *Signer) list(dir string) error {
 		}
 		x, err := s.open(dir, series)
 		if err != nil {
+			s.mu.Lock()
+			s.states[series] = State{Series: series, Fault: err.Error()}
+			s.mu.Unlock()
 			return fmt.Errorf("covering journal %s: %w", series, err)
 		}
 		x.oldest = files[series][0].Index
