@@ -130,7 +130,7 @@ var All = []Check{
 	{StateDirs, Files, "state directories", Fail, false, "", "owner and mode of every directory that Bawn makes", ""},
 	{Journals, Files, "journals", Fail, false, "", "files of the journal: written by their plane alone, read by admin, closed to others", ""},
 	{Public, Files, "public files", Fail, false, "", "the certificates: everybody reads them, bawn-admin alone writes them", ""},
-	{Homes, Files, "agents' directories", Fail, false, "", "home and work are the agent's and closed to others; what holds them is root's", ""},
+	{Homes, Files, "agents' directories", Fail, false, "", "home and work are the agent's, and what holds them is root's; that an agent has opened them to others is a warning", ""},
 	{Binary, Files, "Bawn's binary", Fail, false, "", "the program and each directory above it: nobody but root writes them", ""},
 
 	{Dumps, Processes, "no core dumps", Fail, false, "", "that neither admin nor the proxy, which hold keys, can be dumped or traced by its own account", "start Bawn again: both refuse to be dumped when they start"},

@@ -179,7 +179,7 @@ func (h Host) logins() doctor.Finding {
 	problems = append(problems, h.groups(is)...)
 	problems = append(problems, h.sudoers(own)...)
 	problems = append(problems, h.spools(is)...)
-	return found(doctor.Logins, fmt.Sprintf("%d accounts", len(own)), problems)
+	return found(doctor.Logins, count(len(own), "account"), problems)
 }
 
 func sortedNames(m map[string]account) []string {

@@ -136,7 +136,7 @@ func (h Host) databases() doctor.Finding {
 	if len(list) == 0 {
 		problems = []problem{{"there is no database in " + h.state("admin"), "restore it, or start Bawn again for an empty one"}}
 	}
-	return found(doctor.Databases, fmt.Sprintf("%d files", len(list)), problems)
+	return found(doctor.Databases, count(len(list), "file"), problems)
 }
 
 func (h Host) configuration() doctor.Finding {
@@ -147,7 +147,7 @@ func (h Host) configuration() doctor.Finding {
 	for _, name := range h.Secrets {
 		list = append(list, want{path: name, uid: 0, gid: anybody, most: 0o600})
 	}
-	return found(doctor.Configuration, fmt.Sprintf("%d secret files", len(h.Secrets)), lookAll(list))
+	return found(doctor.Configuration, count(len(h.Secrets), "secret file"), lookAll(list))
 }
 
 func (h Host) sockets() doctor.Finding {
@@ -183,7 +183,7 @@ func (h Host) journals() doctor.Finding {
 			list = append(list, want{path: name, uid: plane.owner.UID, gid: h.Admin.GID, most: plane.most, optional: true})
 		}
 	}
-	return found(doctor.Journals, fmt.Sprintf("%d files", max(len(list)-2, 0)), lookAll(list))
+	return found(doctor.Journals, count(max(len(list)-2, 0), "file"), lookAll(list))
 }
 
 func (h Host) public() doctor.Finding {
@@ -212,7 +212,7 @@ func (h Host) homes() doctor.Finding {
 	if err != nil {
 		return found(doctor.Homes, "", []problem{{seen: err.Error()}})
 	}
-	var list []want
+	var list, own []want
 	for _, e := range entries {
 		top := filepath.Join(h.Lib, "agents", e.Name())
 		list = append(list, want{path: top, kind: fs.ModeDir, uid: 0, gid: 0, most: 0o711, least: 0o711})
@@ -220,12 +220,23 @@ func (h Host) homes() doctor.Finding {
 		if !known {
 			uid = anybody
 		}
-		for name, of := range map[string]int{"home": uid, "work": uid, "tmp": 0} {
-			list = append(list, want{path: filepath.Join(top, name), kind: fs.ModeDir, uid: of, gid: anybody, most: 0o700, least: 0o700, optional: true})
+		list = append(list, want{path: filepath.Join(top, "tmp"), kind: fs.ModeDir, uid: 0, gid: anybody, most: 0o700, least: 0o700, optional: true})
+		for _, name := range []string{"home", "work"} {
+			w := want{path: filepath.Join(top, name), kind: fs.ModeDir, uid: uid, gid: anybody, most: permissions, optional: true}
+			list = append(list, w)
+			w.most = 0o700
+			own = append(own, w)
 		}
 	}
-	slices.SortFunc(list, func(a, b want) int { return strings.Compare(a.path, b.path) })
-	return found(doctor.Homes, fmt.Sprintf("%d agents", len(entries)), lookAll(list))
+	if problems := lookAll(list); len(problems) > 0 {
+		return found(doctor.Homes, "", problems)
+	}
+	// The modes of its own directories are the agent's to change.
+	f := found(doctor.Homes, count(len(entries), "agent"), lookAll(own))
+	if f.State != doctor.OK {
+		f.State = doctor.Warn
+	}
+	return f
 }
 
 // agentUIDs are those of the accounts of agents.

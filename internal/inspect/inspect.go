@@ -11,6 +11,7 @@
 package inspect
 
 import (
+	"fmt"
 	"path/filepath"
 
 	"bawn/internal/doctor"
@@ -82,6 +83,14 @@ func found(name doctor.Name, ok string, problems []problem) doctor.Finding {
 // none is the finding of a check that there is nothing for on this host.
 func none(name doctor.Name, why string) doctor.Finding {
 	return doctor.Finding{Name: name, State: doctor.NotApplicable, Seen: why}
+}
+
+// count says how many things there are.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // A problem is one thing that is not as it should be, and what mends it.

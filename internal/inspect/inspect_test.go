@@ -64,7 +64,7 @@ var breaks = map[doctor.Name][]way{
 		{func(r *rig) { r.must(os.Remove(r.at("var/lib/bawn/public/bundle.crt"))) }, "bundle.crt: no such file", "start Bawn again"},
 	},
 	doctor.Homes: {
-		{func(r *rig) { r.must(os.Chmod(r.at("var/lib/bawn/agents/dev/home"), 0o755)) }, "home has mode 0755", "chmod 0700 "},
+		{func(r *rig) { r.must(os.Chmod(r.at("var/lib/bawn/agents/dev"), 0o777)) }, "dev has mode 0777", "chmod 0711 "},
 		{func(r *rig) { r.must(os.Chown(r.at("var/lib/bawn/agents/dev/work"), agentID+1, agentID+1)) }, "work belongs to", "chown "},
 		{func(r *rig) { r.must(os.Chown(r.at("var/lib/bawn/agents/dev"), agentID, agentID)) }, "dev belongs to", "chown 0:0 "},
 	},
@@ -206,6 +206,17 @@ func TestWhatAHostDoesNotHaveIsNotApplicable(t *testing.T) {
 	for _, name := range []doctor.Name{doctor.Units, doctor.AuditKey, doctor.IOUring} {
 		if got[string(name)] != string(doctor.NotApplicable) {
 			t.Errorf("%s: %s", name, got[string(name)])
+		}
+	}
+}
+
+// TestAnAgentCannotMakeACheckFail by what is its own: it is told, and no more.
+func TestAnAgentCannotMakeACheckFail(t *testing.T) {
+	r := newRig(t)
+	r.must(os.Chmod(r.at("var/lib/bawn/agents/dev/home"), 0o777))
+	for _, f := range r.h.All() {
+		if l := f.Line(); f.Name == doctor.Homes && (l.State != string(doctor.Warn) || !strings.HasSuffix(l.Detail, "home has mode 0777") || !strings.HasPrefix(l.Fix, "chmod 0700 ")) {
+			t.Errorf("%+v", l)
 		}
 	}
 }

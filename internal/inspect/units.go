@@ -64,7 +64,7 @@ func (h Host) units() doctor.Finding {
 	for _, name := range list {
 		problems = append(problems, h.unit(name, files[name])...)
 	}
-	return found(doctor.Units, fmt.Sprintf("%d services", len(list)), problems)
+	return found(doctor.Units, count(len(list), "service"), problems)
 }
 
 func (h Host) unit(name, path string) []problem {

@@ -6,6 +6,8 @@ package probe
 import (
 	"io"
 	"net/netip"
+
+	"golang.org/x/net/dns/dnsmessage"
 )
 
 // ParseHead is parseHead.
@@ -19,3 +21,6 @@ func AbstractNames(r io.Reader) []string { return abstractNames(r) }
 
 // Question is question.
 func Question(name string) []byte { return question(name) }
+
+// CodeOf is codeOf.
+func CodeOf(m dnsmessage.Message) string { return codeOf(m) }

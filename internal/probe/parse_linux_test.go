@@ -89,3 +89,17 @@ func TestTheQuestionIsOne(t *testing.T) {
 		t.Error("an impossible name was asked")
 	}
 }
+
+func FuzzCodeOf(f *testing.F) {
+	f.Add([]byte("\x00\x12host_not_allowed: ask"), uint16(15))
+	f.Add([]byte("\x00"), uint16(15))
+	f.Add([]byte("\x00\x00\x1b[2J"), uint16(10))
+	f.Fuzz(func(t *testing.T, data []byte, option uint16) {
+		m := dnsmessage.Message{Additionals: []dnsmessage.Resource{{Body: &dnsmessage.OPTResource{Options: []dnsmessage.Option{{Code: option, Data: data}}}}}}
+		code := probe.CodeOf(m)
+		// Oracle: a code's characters, the beginning of an extended error's text, and of no other option.
+		if strings.Trim(code, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" || code != "" && (option != 15 || !bytes.HasPrefix(data[2:], []byte(code))) {
+			t.Errorf("%q of %q, option %d", code, data, option)
+		}
+	})
+}

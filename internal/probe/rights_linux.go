@@ -64,7 +64,7 @@ func reasonOf(err error) string {
 // rights.
 func (p *prober) rightsTrials() []trial {
 	list := []trial{onlyOwnProcesses, noNewRights, p.elevated("sudo", "-n", "true"),
-		p.elevated("systemd-run", "--no-ask-password", "--quiet", "true"), p.elevated("loginctl", "--no-ask-password", "enable-linger"),
+		p.elevated("systemd-run", "--no-ask-password", "--quiet", "true"), p.elevated("loginctl", "--no-ask-password", "list-users"),
 		p.elevated("pkexec", "--disable-internal-agent", "true")}
 	for _, dir := range []string{"/tmp", os.Getenv("HOME"), "/dev/shm", "/run/user/" + strconv.Itoa(os.Getuid())} {
 		if dir != "" {
