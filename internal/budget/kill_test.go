@@ -77,7 +77,7 @@ func TestI13KilledAtAnyInstantNoCountIsLost(t *testing.T) {
 		lim := endless
 		lim.Names = limit
 		l := open(t, dir, lim)
-		if got := taken(l, "dev", "one-more.example.com", wild, morning); got != want {
+		if got := taken(l, "dev", fmt.Sprintf("one-more-%d.example.com", limit), wild, morning); got != want {
 			t.Errorf("%d kills, %d let through, with a limit of %d: %q, want %q", rounds, through, limit, got, want)
 		}
 		l.Close()
