@@ -271,48 +271,94 @@ func reworded(a, b []policy.Rule, alone bool) []Change {
 	say := func(format string, args ...any) {
 		list = append(list, Change{Kind: Neither, What: Reworded, Text: fmt.Sprintf(format, args...)})
 	}
-	left := slices.Clone(b)
-	var gone []policy.Rule
-	moved := false
-	last := -1
-	for _, r := range a {
-		i := slices.IndexFunc(left, func(o policy.Rule) bool { return meaning(o) == meaning(r) && o.ID == r.ID })
-		if i < 0 {
-			i = slices.IndexFunc(left, func(o policy.Rule) bool { return meaning(o) == meaning(r) })
+	pairs, gone, left := matched(a, b)
+	moved, last := false, -1
+	var renamed []string
+	for _, p := range pairs {
+		was, is := a[p[0]], b[p[1]]
+		moved, last = moved || p[1] < last, max(p[1], last)
+		if is.ID != was.ID {
+			renamed = append(renamed, fmt.Sprintf("rule %s is called %s now", was.ID, is.ID))
 		}
-		if i < 0 {
-			gone = append(gone, r)
-			continue
+		if is.Reason != was.Reason {
+			say("rule %s has another reason: %q, was %q", is.ID, is.Reason, was.Reason)
 		}
-		o := left[i]
-		left = slices.Delete(left, i, i+1)
-		at := slices.IndexFunc(b, func(x policy.Rule) bool { return x.ID == o.ID })
-		moved, last = moved || at < last, max(at, last)
-		if o.ID != r.ID {
-			say("rule %s is called %s now", r.ID, o.ID)
+		if is.AcceptRisk != was.AcceptRisk {
+			say("rule %s accepts its risk for another reason: %q, was %q", is.ID, is.AcceptRisk, was.AcceptRisk)
 		}
-		if o.Reason != r.Reason {
-			say("rule %s has another reason: %q, was %q", o.ID, o.Reason, r.Reason)
-		}
-		if o.AcceptRisk != r.AcceptRisk {
-			say("rule %s accepts its risk for another reason: %q, was %q", o.ID, o.AcceptRisk, r.AcceptRisk)
-		}
+	}
+	for _, text := range renamed[:min(len(renamed), maxRenamed)] {
+		say("%s", text)
+	}
+	if more := len(renamed) - maxRenamed; more > 0 {
+		say("%d more rules are called otherwise", more)
 	}
 	if moved {
 		say("rules stand in another order, which makes no difference")
 	}
 	if alone {
-		for _, r := range gone {
-			if i := slices.IndexFunc(left, func(o policy.Rule) bool { return o.ID == r.ID }); i >= 0 {
-				left = slices.Delete(left, i, i+1)
-				say("rule %s (%s) is written otherwise, which makes no difference", r.ID, r.Host)
+		list = append(list, idle(a, b, gone, left)...)
+	}
+	return list
+}
+
+// maxRenamed is how many rules are listed that only have another id: one rule
+// more at the top renames all that have none of their own.
+const maxRenamed = 5
+
+// matched pairs the rules that mean the same, those with the same id first, and
+// lists what has no partner in a and in b. Pairs are in the order of a.
+func matched(a, b []policy.Rule) (pairs [][2]int, gone, left []int) {
+	open := map[string][]int{}
+	for i, r := range b {
+		m := meaning(r)
+		open[m] = append(open[m], i)
+	}
+	partner := map[int]int{}
+	for _, sameID := range []bool{true, false} {
+		for i, r := range a {
+			if _, has := partner[i]; has {
 				continue
 			}
-			say("rule %s (%s) is gone, which makes no difference beside the others", r.ID, r.Host)
+			m := meaning(r)
+			at := slices.IndexFunc(open[m], func(j int) bool { return !sameID || b[j].ID == r.ID })
+			if at >= 0 {
+				partner[i] = open[m][at]
+				open[m] = slices.Delete(open[m], at, at+1)
+			}
 		}
-		for _, r := range left {
-			say("rule %s (%s) is new, which makes no difference beside the others", r.ID, r.Host)
+	}
+	for i := range a {
+		if j, has := partner[i]; has {
+			pairs = append(pairs, [2]int{i, j})
+		} else {
+			gone = append(gone, i)
 		}
+	}
+	for _, list := range open {
+		left = append(left, list...)
+	}
+	slices.Sort(left)
+	return pairs, gone, left
+}
+
+// idle says which rules came, went or were written otherwise without making a
+// difference.
+func idle(a, b []policy.Rule, gone, left []int) []Change {
+	var list []Change
+	say := func(r policy.Rule, how string) {
+		list = append(list, Change{Kind: Neither, What: Reworded, Text: fmt.Sprintf("rule %s (%s) is %s, which makes no difference", r.ID, r.Host, how)})
+	}
+	for _, i := range gone {
+		if at := slices.IndexFunc(left, func(j int) bool { return b[j].ID == a[i].ID }); at >= 0 {
+			left = slices.Delete(slices.Clone(left), at, at+1)
+			say(a[i], "written otherwise")
+			continue
+		}
+		say(a[i], "gone")
+	}
+	for _, j := range left {
+		say(b[j], "new")
 	}
 	return list
 }

@@ -90,11 +90,11 @@ func TestChangesInWords(t *testing.T) {
 		"a WebSocket": {rules(`{host: a.example, methods: [GET]}`), rules(`{host: a.example, methods: [GET], websocket: true}`),
 			"widened: a.example port 443: WebSocket: allowed now, by rule p.1\n"},
 		"ids and reasons": {rules(`{host: a.example, id: one, reason: x}`), rules(`{host: a.example, id: two, reason: y}`),
-			"neither: rule one is called two now\nneither: rule two has another reason: \"y\", was \"x\"\n"},
+			"neither: rule two has another reason: \"y\", was \"x\"\nneither: rule one is called two now\n"},
 		"the order": {rules(`{host: a.example, id: one}`, `{host: b.example, id: two}`), rules(`{host: b.example, id: two}`, `{host: a.example, id: one}`),
 			"neither: rules stand in another order, which makes no difference\n"},
 		"a rule that was covered": {rules(`host: a.example`, `{host: a.example, methods: [GET], id: get}`), rules(`host: a.example`),
-			"neither: rule get (a.example) is gone, which makes no difference beside the others\n"},
+			"neither: rule get (a.example) is gone, which makes no difference\n"},
 		"one address out of a range": {rules(`{host: a.example, addresses: [10.0.0.0/8]}`), rules(`{host: a.example, addresses: [10.0.0.1/32]}`),
 			"widened: a.example port 443: may resolve to 10.0.0.1/32 now, by rule p.1\nnarrowed: a.example port 443: may not resolve to 10.0.0.0/8 any more, by rule p.1\n"},
 		"two halves of a range": {rules(`{host: a.example, addresses: [10.0.0.0/9, 10.128.0.0/9]}`), rules(`{host: a.example, addresses: [10.0.0.0/8]}`),
@@ -105,6 +105,13 @@ func TestChangesInWords(t *testing.T) {
 			"widened: a.example port 443: every method on other paths: allowed now, by rule p.1\n"},
 		"two stretches of time": {rules(`{host: a.example, expires: 2027-02-01T00:00:00Z}`, `deny: {host: a.example, expires: 2027-01-01T00:00:00Z}`), rules(`host: a.example`),
 			"widened: a.example port 443: allowed now, by rule p.1, from 2027-02-01T00:00:00Z\nwidened: a.example port 443: allowed now, by rule p.1, until 2027-01-01T00:00:00Z\n"},
+		"a name within what is left out": {
+			rules(`{host: "*.b.a.example"}`, `deny: {host: x.b.a.example}`), rules(`{host: "*.a.example"}`, `{host: "*.b.a.example", id: b}`),
+			"widened: *.a.example, x.b.a.example (but not *.b.a.example) port 443: allowed now, by rule p.1\n" +
+				"neither: rule p.1 is called b now\n"},
+		"a path within what is left out": {
+			rules(`{host: a.example, paths: ["/v/*"]}`, `deny: {host: a.example, paths: ["/v/x"]}`), rules(`{host: a.example, paths: ["/v/**"]}`),
+			"widened: a.example port 443: every method on /v/**, /v/x (but not /v/*): allowed now, by rule p.1\n"},
 		"one path through two patterns": {rules(`{host: a.example, paths: ["/*/x"]}`, `deny: {host: a.example, paths: ["/v1/*"]}`), rules(`{host: a.example, paths: ["/*/x"]}`),
 			"widened: a.example port 443: every method on /v1/x: allowed now, by rule p.1\n"},
 	} {

@@ -159,33 +159,32 @@ func (q *question) namePaths(c *Change, list []int) {
 			c.OtherPaths = true
 		}
 	}
+	except := q.exceptPaths(c, named, list)
 	for _, p := range named {
 		wider := func(o policy.Path) bool { return o.Covers(p) && !p.Covers(o) }
-		if !slices.ContainsFunc(named, wider) {
+		// What lies within what it is not about is named in any case.
+		if !slices.ContainsFunc(named, wider) || slices.ContainsFunc(except, wider) {
 			c.Paths = append(c.Paths, p.String())
 		}
 	}
 	slices.Sort(c.Paths)
 	c.Paths = slices.Compact(c.Paths)
-	q.exceptPaths(c, list)
 }
 
 // exceptPaths names the patterns inside those of c that c is not about.
-func (q *question) exceptPaths(c *Change, list []int) {
-	named := Change{Paths: append([]string{}, c.Paths...)}
+func (q *question) exceptPaths(c *Change, named []policy.Path, list []int) (except []policy.Path) {
 	for i := range q.classes {
-		if slices.Contains(list, i) {
+		inside := func(p policy.Path) bool { return p.Match(q.classes[i].path) }
+		if slices.Contains(list, i) || !slices.ContainsFunc(named, inside) {
 			continue
 		}
-		p, ok := meet(q.matching(i))
-		if !ok || !named.coversPath(policy.Query{Method: "GET", Path: q.classes[i].path}) {
-			continue
-		}
-		if !slices.Contains(c.ExceptPaths, p.String()) {
+		if p, ok := meet(q.matching(i)); ok && !slices.Contains(c.ExceptPaths, p.String()) {
+			except = append(except, p)
 			c.ExceptPaths = append(c.ExceptPaths, p.String())
 		}
 	}
 	slices.Sort(c.ExceptPaths)
+	return except
 }
 
 // matching lists the patterns that a class matches.
@@ -212,26 +211,36 @@ func joinHosts(all []Change, asked []place) []Change {
 	for i := range joined {
 		c := &joined[i]
 		slices.SortFunc(c.Hosts, compareHosts)
-		whole := slices.Clone(c.Hosts)
-		c.Hosts = slices.DeleteFunc(c.Hosts, func(h string) bool { return coveredBy(h, whole) })
+		whole, wild := map[string]bool{}, []names.Pattern(nil)
+		for _, h := range c.Hosts {
+			whole[h] = true
+			if p, err := names.ParsePattern(h); err == nil && p.Wildcard() {
+				wild = append(wild, p)
+			}
+		}
+		if len(wild) == 0 {
+			continue
+		}
+		var except []names.Pattern
 		for _, p := range asked {
-			h := p.pattern.String()
-			if !slices.Contains(whole, h) && coveredBy(h, c.Hosts) {
+			if h := p.pattern.String(); !whole[h] && coveredBy(p.pattern, wild) {
+				except = append(except, p.pattern)
 				c.Except = append(c.Except, h)
 			}
 		}
+		// What lies within what it is not about is named in any case.
+		c.Hosts = slices.DeleteFunc(c.Hosts, func(h string) bool {
+			p, err := names.ParsePattern(h)
+			return err == nil && coveredBy(p, wild) && !coveredBy(p, except)
+		})
 		slices.SortFunc(c.Except, compareHosts)
 	}
 	return joined
 }
 
-// coveredBy reports whether another pattern of list covers host.
-func coveredBy(host string, list []string) bool {
-	p, err := names.ParsePattern(host)
-	return err == nil && slices.ContainsFunc(list, func(s string) bool {
-		o, err := names.ParsePattern(s)
-		return err == nil && o != p && o.Covers(p)
-	})
+// coveredBy reports whether another pattern of list covers p.
+func coveredBy(p names.Pattern, list []names.Pattern) bool {
+	return slices.ContainsFunc(list, func(o names.Pattern) bool { return o != p && o.Covers(p) })
 }
 
 // join puts changes together that are the same but for one list.

@@ -4,7 +4,6 @@
 package policydiff
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +67,7 @@ func (w *walk) freshSegment() string {
 
 // from goes on behind path, which has depth segments.
 func (w *walk) from(path string, depth int, active []bool) {
-	key := fmt.Sprint(depth, active)
+	key := strconv.Itoa(depth) + bits(active)
 	if w.seen[key] || len(w.seen) > maxStates {
 		return
 	}
@@ -111,6 +110,17 @@ func (f form) takes(depth int, segment string) bool {
 	return f.segments[depth] == segment
 }
 
+// bits is a list of truths as a key.
+func bits(list []bool) string {
+	b := make([]byte, len(list))
+	for i, yes := range list {
+		if yes {
+			b[i] = 1
+		}
+	}
+	return string(b)
+}
+
 // note keeps the class of a path that ends after n segments.
 func (w *walk) note(path string, n int, active []bool) {
 	matches := make([]bool, len(active))
@@ -118,7 +128,7 @@ func (w *walk) note(path string, n int, active []bool) {
 		f := w.forms[i]
 		matches[i] = on && (f.rest && n > len(f.segments) || !f.rest && n == len(f.segments))
 	}
-	key := fmt.Sprint(matches)
+	key := bits(matches)
 	if !w.found[key] {
 		w.found[key] = true
 		w.classes = append(w.classes, class{path, matches})

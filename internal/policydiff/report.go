@@ -105,9 +105,9 @@ func (r Report) Reach() Kind {
 	return reach
 }
 
-// Covers reports whether the change is about a request at a time, or with an
-// empty method about a connection. It is never too narrow, and may be wider than
-// the difference is.
+// Covers reports whether the change, as its words say it, is about a request at a
+// time, or with an empty method about a connection. It is never too narrow, and
+// may be wider than the difference is.
 func (c Change) Covers(q policy.Query, at time.Time) bool {
 	if c.From != nil && at.Before(*c.From) || c.Until != nil && !at.Before(*c.Until) {
 		return false
@@ -116,10 +116,19 @@ func (c Change) Covers(q policy.Query, at time.Time) bool {
 }
 
 func (c Change) coversHost(h names.Host) bool {
-	return c.Hosts == nil || slices.ContainsFunc(c.Hosts, func(s string) bool {
+	if c.Hosts == nil {
+		return true
+	}
+	// Patterns that stand for one name lie within each other; the narrowest
+	// decides.
+	narrowest, in := names.Pattern{}, false
+	for i, s := range slices.Concat(c.Hosts, c.Except) {
 		p, err := names.ParsePattern(s)
-		return err != nil || p.Match(h)
-	})
+		if err == nil && p.Match(h) && (narrowest.IsZero() || narrowest.Covers(p)) {
+			narrowest, in = p, i < len(c.Hosts)
+		}
+	}
+	return in
 }
 
 func (c Change) coversPort(q policy.Query) bool {
@@ -143,7 +152,13 @@ func (c Change) coversPath(q policy.Query) bool {
 	}
 	return slices.ContainsFunc(c.Paths, func(s string) bool {
 		p, err := policy.ParsePath(s)
-		return err != nil || p.Match(q.Path)
+		if err != nil {
+			return true
+		}
+		return p.Match(q.Path) && !slices.ContainsFunc(c.ExceptPaths, func(s string) bool {
+			e, err := policy.ParsePath(s)
+			return err == nil && e.Match(q.Path) && p.Covers(e)
+		})
 	})
 }
 
