@@ -26,8 +26,8 @@ func (s *Server) records(ctx context.Context, f audit.Filter) (entries iter.Seq2
 	if f.Agent == "" {
 		f.Except = session.Doctor
 	}
-	note = s.note(ctx)
-	if !s.caughtUp() {
+	note, caughtUp := s.note(ctx)
+	if !caughtUp {
 		return audit.Scan(s.o.Paths.Journal("proxy"), f), note + "; this was read from the journal itself"
 	}
 	return s.index.Entries(ctx, f), note

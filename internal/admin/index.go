@@ -71,10 +71,10 @@ const catchUpTime = time.Second
 
 // note brings the index up to the end of the journals, and says in which way it
 // is not, if it is not.
-func (s *Server) note(ctx context.Context) string {
+func (s *Server) note(ctx context.Context) (note string, caughtUp bool) {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
 	defer cancel()
-	caughtUp := s.index.CatchUp(ctx)
+	caughtUp = s.index.CatchUp(ctx)
 	h := s.index.Health()
 	var notes []string
 	if !caughtUp {
@@ -90,7 +90,7 @@ func (s *Server) note(ctx context.Context) string {
 			}
 		}
 	}
-	return strings.Join(notes, "; ")
+	return strings.Join(notes, "; "), caughtUp
 }
 
 // log streams entries as JSON lines, oldest first: from the index, or where that
@@ -110,8 +110,8 @@ func (s *Server) log(w http.ResponseWriter, q *http.Request, _ peercred.Peer) er
 	if follow {
 		return stream(w, q, audit.Follow(q.Context(), dir, f))
 	}
-	note := s.note(q.Context())
-	if !s.caughtUp() && before == (index.Cursor{}) {
+	note, caughtUp := s.note(q.Context())
+	if !caughtUp && before == (index.Cursor{}) {
 		setNote(w, note+"; this was read from the journal itself")
 		return stream(w, q, audit.Scan(dir, f))
 	}
@@ -134,9 +134,6 @@ func (s *Server) log(w http.ResponseWriter, q *http.Request, _ peercred.Peer) er
 		}
 	})
 }
-
-// caughtUp reports whether the index holds all but what has just been written.
-func (s *Server) caughtUp() bool { return s.index.Health().Lag < 2*catchUpTime }
 
 // setNote puts a note into a head, which holds one line of plain text.
 func setNote(w http.ResponseWriter, note string) {
@@ -196,7 +193,8 @@ func (s *Server) answerTotals(w http.ResponseWriter, ctx context.Context, values
 	if follow || f.Limit != 0 {
 		return badRequest("log: totals are of everything, so limit and follow do not go with them")
 	}
-	out := apitype.Totals{Note: s.note(ctx), Totals: []apitype.Total{}}
+	out := apitype.Totals{Totals: []apitype.Total{}}
+	out.Note, _ = s.note(ctx)
 	list, err := s.index.Totals(ctx, f, by)
 	if err != nil {
 		return err
@@ -229,7 +227,8 @@ func (s *Server) who(w http.ResponseWriter, q *http.Request, _ peercred.Peer) er
 	if err != nil {
 		return err
 	}
-	out := apitype.Who{Address: a.Address, At: a.At, Note: s.note(q.Context()), Found: []apitype.Suspect{}}
+	out := apitype.Who{Address: a.Address, At: a.At, Found: []apitype.Suspect{}}
+	out.Note, _ = s.note(q.Context())
 	f, err := s.index.Who(q.Context(), a)
 	if err != nil {
 		return err

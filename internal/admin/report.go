@@ -40,7 +40,7 @@ func (s *Server) auditReport(w http.ResponseWriter, q *http.Request, _ peercred.
 	if !since.Before(until) {
 		return badRequest("report: there is no time between since and until")
 	}
-	note := s.note(q.Context())
+	note, _ := s.note(q.Context())
 	r, err := s.reportOf(q.Context(), since, until)
 	if err != nil {
 		return err

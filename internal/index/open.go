@@ -28,7 +28,7 @@ type Options struct {
 	Keep     audit.Keep
 	Log      *slog.Logger     // nil: none
 	Now      func() time.Time // nil: time.Now
-	Every    time.Duration    // between two looks at the journals; 0: 250 ms
+	Every    time.Duration    // between two looks at the journals; 0: 1 s, since many records at once cost less, and a question has them looked at anyway
 	Shapes   int64            // that a day has before new ones leave out what agents make up; 0: 65,536
 }
 
@@ -152,7 +152,7 @@ func Open(ctx context.Context, o Options) *Index {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Every == 0 {
-		o.Every = 250 * time.Millisecond
+		o.Every = time.Second
 	}
 	if o.Shapes == 0 {
 		o.Shapes = 1 << 16

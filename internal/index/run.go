@@ -33,7 +33,6 @@ type source struct {
 	damages    uint64
 	damage     string
 	held       *audit.Line // was read and waits for the next batch
-	ended      bool
 	durable    string
 }
 
