@@ -32,6 +32,9 @@ func (a *app) installCommand() *cobra.Command {
 				return supervise.Prepare(cmd.Context(), a.paths())
 			}
 			l, err := a.layout()
+			if err == nil {
+				err = supervise.CheckSelf(l.Binary)
+			}
 			if err != nil {
 				return err
 			}

@@ -124,7 +124,7 @@ func TestWithoutBawnEveryVerbSaysHowToStartIt(t *testing.T) {
 			t.Errorf("%s: exit status %d, want %d", args, status, want)
 		}
 		lines := "bawn: Bawn does not run: nothing listens on " + filepath.Join(root, "run/bawn/admin.sock") + "\n" +
-			`hint: start it with "bawn up", as root; where it was started with --root, this needs the same --root` + "\n"
+			`hint: start it with "bawn up" or "systemctl start bawn.target", as root; where it was started with --root, this needs the same --root` + "\n"
 		if stderr != lines {
 			t.Errorf("%s:\n%swant:\n%s", args, stderr, lines)
 		}

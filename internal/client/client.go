@@ -108,7 +108,7 @@ func (c *Client) unreachable(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		answer.Message = fmt.Sprintf("Bawn does not run: nothing listens on %s", c.sock)
-		answer.Hint = `start it with "bawn up", as root; where it was started with --root, this needs the same --root`
+		answer.Hint = `start it with "bawn up" or "systemctl start bawn.target", as root; where it was started with --root, this needs the same --root`
 	case errors.Is(err, fs.ErrPermission):
 		answer.Message = fmt.Sprintf("asking admin on %s: permission denied", c.sock)
 		answer.Hint = "only root and members of group bawn may ask; a new membership counts from the next login"

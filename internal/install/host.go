@@ -54,7 +54,8 @@ func accountSteps(ctx context.Context, p config.Paths) Plan {
 		_, err := user.Lookup(name)
 		add("account "+name, err)
 	}
-	for _, d := range supervise.Directories(p) {
+	run := supervise.Directory{Path: p.Run(), Mode: 0o755}
+	for _, d := range append(supervise.Directories(p), run) {
 		info, err := os.Lstat(d.Path)
 		if err == nil && (!info.IsDir() || info.Mode().Perm() != d.Mode.Perm()) {
 			err = fs.ErrInvalid // Prepare puts it right, or says why it cannot

@@ -39,8 +39,8 @@ func checkRoot(p config.Paths) error {
 	}
 }
 
-// checkSelf reports why Bawn's own accounts could not execute its binary.
-func checkSelf(self string) error {
+// CheckSelf reports why Bawn's own accounts could not execute its binary.
+func CheckSelf(self string) error {
 	for at := self; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
 		if err != nil {

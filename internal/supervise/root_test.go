@@ -73,19 +73,19 @@ func TestABinaryThatBawnsAccountsCannotExecuteIsNamed(t *testing.T) {
 	if err := os.WriteFile(self, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkSelf(self); err == nil || !strings.Contains(err.Error(), "since "+dir+" is closed to them (its mode is 0700)") {
+	if err := CheckSelf(self); err == nil || !strings.Contains(err.Error(), "since "+dir+" is closed to them (its mode is 0700)") {
 		t.Errorf("in a closed directory: %v", err)
 	}
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkSelf(self); err != nil {
+	if err := CheckSelf(self); err != nil {
 		t.Error(err)
 	}
 	if err := os.Chmod(self, 0o744); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkSelf(self); err == nil || !strings.Contains(err.Error(), "since "+self) {
+	if err := CheckSelf(self); err == nil || !strings.Contains(err.Error(), "since "+self) {
 		t.Errorf("not executable: %v", err)
 	}
 }

@@ -48,7 +48,7 @@ func Run(ctx context.Context, o Options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("starting: bawn up needs root, since it makes accounts and namespaces (use sudo)")
 	}
-	if err := errors.Join(checkSelf(o.Self), checkRoot(o.Paths)); err != nil {
+	if err := errors.Join(CheckSelf(o.Self), checkRoot(o.Paths)); err != nil {
 		return err
 	}
 	if _, _, err := handover.Collect(o.Config, time.Now()); err != nil {
@@ -185,6 +185,9 @@ func Prepare(ctx context.Context, p config.Paths) error {
 	acc, err := ensureAccounts(ctx, p)
 	if err != nil {
 		return err
+	}
+	if err := os.MkdirAll(p.Run(), 0o755); err != nil { // the machine's next start makes it by itself
+		return fmt.Errorf("making %s: %w", p.Run(), err)
 	}
 	return makeDirectories(p, acc)
 }
