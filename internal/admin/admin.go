@@ -51,16 +51,17 @@ type Options struct {
 
 // A Server is admin.
 type Server struct {
-	o        Options
-	store    *store.Store
-	root     *ca.Root
-	acts     *audit.Journal // what was done to this installation, and by whom
-	signer   *proof.Signer
-	index    *index.Index
-	auditKey proof.Key
-	planes   *planes
-	netd     *netdLink
-	sessions *session.Manager
+	o         Options
+	store     *store.Store
+	root      *ca.Root
+	acts      *audit.Journal // what was done to this installation, and by whom
+	signer    *proof.Signer
+	index     *index.Index
+	auditKey  proof.Key
+	planes    *planes
+	planeActs pace
+	netd      *netdLink
+	sessions  *session.Manager
 
 	resolvers []netip.AddrPort // that the proxy asks
 

@@ -132,7 +132,7 @@ func (s *Server) guard(r route, w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	q.Body = http.MaxBytesReader(w, q.Body, maxBody)
-	if err := s.perform(r, w, q, peer); err != nil {
+	if err := s.paced(r, func() error { return s.perform(r, w, q, peer) }); err != nil {
 		s.fail(w, r, err)
 	}
 }
