@@ -87,8 +87,8 @@ type Suggestions struct {
 }
 
 const (
-	maxSeen     = 5000      // distinct things that are looked at
-	maxText     = 512 << 10 // bytes of what they are called: a policy may have twice that
+	maxSeen     = 1000      // distinct things that are looked at, of each agent: it chose them
+	maxText     = 256 << 10 // bytes of what they are called: a policy may have four times that
 	maxPaths    = 100       // of one rule
 	maxRules    = 60        // about one host of one agent
 	madeUpNames = 10        // denied names under one domain that are too many to be anybody's list
@@ -97,7 +97,7 @@ const (
 
 // Suggest looks at what was denied. An error ends it.
 func Suggest(ctx context.Context, w Wish, entries iter.Seq2[audit.Entry, error]) (Suggestions, error) {
-	s := &suggester{w: w, seen: map[string]map[string]*Seen{}, reached: map[names.Host]bool{}, apart: map[string]*Apart{}}
+	s := &suggester{w: w, seen: map[string]map[string]*Seen{}, text: map[string]int{}, reached: map[names.Host]bool{}, apart: map[string]*Apart{}}
 	s.out.Since, s.out.At = w.Since, w.Now
 	for e, err := range entries {
 		if err != nil {
@@ -123,9 +123,8 @@ type suggester struct {
 	w       Wish
 	out     Suggestions
 	seen    map[string]map[string]*Seen // by agent and what was asked
-	total   int
-	text    int                 // bytes of the keys
-	reached map[names.Host]bool // by anybody
+	text    map[string]int              // bytes of the keys, by agent
+	reached map[names.Host]bool         // by anybody
 	apart   map[string]*Apart
 }
 
@@ -210,12 +209,11 @@ func (s *suggester) note(d *audit.Decision, a asked) {
 	}
 	have := of[key]
 	if have == nil {
-		if s.total >= maxSeen || s.text+len(key) > maxText {
+		if len(of) >= maxSeen || s.text[d.Agent]+len(key) > maxText {
 			s.out.Beyond++
 			return
 		}
-		s.total++
-		s.text += len(key)
+		s.text[d.Agent] += len(key)
 		have = &Seen{query: a.query, form: a.form, Asked: a.String(), Code: string(d.Code), First: d.Time}
 		of[key] = have
 	}

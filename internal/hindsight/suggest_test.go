@@ -131,6 +131,21 @@ func TestSuggestOffersPatternsAndTakesNone(t *testing.T) {
 	}
 }
 
+// TestOneAgentDoesNotCrowdOutAnother: how much is looked at is bounded for each.
+func TestOneAgentDoesNotCrowdOutAnother(t *testing.T) {
+	p, tr := load(t, rules()), &traffic{at: now}
+	for i := range 1100 {
+		tr.asks(t, p, "loud", fmt.Sprintf("GET https://h%d.example.com/", i))
+	}
+	tr.asks(t, p, "dev", "GET https://a.example.com/")
+	w := wish(rules())
+	w.Agents = map[string]bool{"dev": true, "loud": true}
+	s := suggest(t, w, tr)
+	if s.Beyond != 100 || len(s.Rules) != 1001 || s.Rules[0].Agent != "dev" {
+		t.Errorf("%d rules, %d beyond", len(s.Rules), s.Beyond)
+	}
+}
+
 // TestSuggestPointsAtPresets: a rule on a host that a preset owns would be
 // refused.
 func TestSuggestPointsAtPresets(t *testing.T) {

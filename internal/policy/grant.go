@@ -102,6 +102,11 @@ func (p *Policy) grants(known Known, problems *Problems) {
 			p.grant(g, ru, problems)
 		}
 	}
+	for _, a := range p.agents {
+		if a.grantCount > 0 {
+			a.granted = newSet(a.rules[len(a.rules)-a.grantCount:])
+		}
+	}
 	unlinedGrants(*problems)
 }
 
@@ -128,21 +133,21 @@ func (p *Policy) grant(g Grant, ru *rule, problems *Problems) {
 		p.agents[g.Agent] = a
 	}
 	if !g.Ended {
-		all := newSet(append(a.live(), ru))
+		all := newSet(append(a.live(ru.host), ru))
 		onePort([]*rule{ru}, all, problems)
 		oneCredential([]*rule{ru}, all, problems)
 	}
 	chained(ru)
 	a.rules = append(a.rules, ru)
 	a.grantCount++
-	a.granted = newSet(a.rules[len(a.rules)-a.grantCount:])
 }
 
-// live lists the rules of a without grants that have ended.
-func (a *Agent) live() []*rule {
+// live lists the rules of a that may be about a name of a pattern, without grants
+// that have ended.
+func (a *Agent) live(p names.Pattern) []*rule {
 	var list []*rule
 	for _, ru := range a.rules {
-		if ru.grant == nil || !ru.grant.Ended {
+		if (ru.host.Covers(p) || p.Covers(ru.host)) && (ru.grant == nil || !ru.grant.Ended) {
 			list = append(list, ru)
 		}
 	}
