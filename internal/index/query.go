@@ -298,6 +298,7 @@ type hit struct {
 // part returns the first entries of a span, at most limit, from its end if back.
 func (q *query) part(s span, limit int, back bool) ([]hit, error) {
 	plan, err := q.plan(s)
+	q.looked = true
 	if err != nil || plan == nil {
 		return nil, err
 	}
@@ -347,6 +348,9 @@ const scanBeyond = 60000
 // plan returns nil where the part holds nothing that is asked for.
 func (q *query) plan(s span) (*plan, error) {
 	p := &plan{}
+	if known, err := q.knowsPath(s.day); err != nil || !known {
+		return nil, err
+	}
 	shapes, all, err := q.shapes(s.day)
 	if err != nil || !all && len(shapes) == 0 {
 		return nil, err
@@ -374,6 +378,15 @@ func (q *query) plan(s span) (*plan, error) {
 		return p, err
 	}
 	return q.withPath(p, s.day)
+}
+
+// knowsPath reports whether the part has a path of the kind that is asked for.
+func (q *query) knowsPath(day int64) (known bool, err error) {
+	if q.f.Path == "" {
+		return true, nil
+	}
+	err = q.tx.QueryRowContext(q.ctx, fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM path_%d WHERE text >= ? AND text < ?)", day), q.f.Path, q.f.Path+"\U0010ffff").Scan(&known)
+	return known, err
 }
 
 // withPath decides what a path is looked for by: by the index of paths, where
