@@ -36,6 +36,9 @@ func (a *app) backupCommand() *cobra.Command {
 			if os.Geteuid() != 0 {
 				return errors.New("this needs root (use sudo): no single account of Bawn's may read all of it")
 			}
+			if _, err := os.Lstat(a.paths().State("admin")); err != nil {
+				return fmt.Errorf("making a backup: there is no installation: %w", err)
+			}
 			m.Version, m.Made = version, time.Now()
 			return a.backup(cmd.Context(), args[0], m)
 		},
@@ -146,10 +149,15 @@ func (a *app) stopped() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// room is how many bytes can be written below a directory.
+// room is how many bytes can be written below a directory, which may not be
+// there yet.
 func room(dir string) (int64, error) {
 	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
+	err := syscall.Statfs(dir, &st)
+	for ; errors.Is(err, os.ErrNotExist) && dir != "/"; err = syscall.Statfs(dir, &st) {
+		dir = filepath.Dir(dir)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("looking for room in %s: %w", dir, err)
 	}
 	return int64(st.Bavail) * st.Bsize, nil

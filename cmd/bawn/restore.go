@@ -53,21 +53,11 @@ func (a *app) restore(ctx context.Context, from string, yes, check bool) error {
 		return fmt.Errorf("restoring: %w", err)
 	}
 	defer f.Close()
-	most := int64(1 << 62)
-	if !check {
-		unlock, err := a.stopped()
-		if err != nil {
-			return fmt.Errorf("restoring: %w", err)
-		}
-		defer unlock()
-		if err := os.MkdirAll(a.paths().Lib(), 0o755); err != nil {
-			return fmt.Errorf("restoring: %w", err)
-		}
-		if most, err = room(a.paths().Lib()); err != nil {
-			return err
-		}
-	}
 	r := &backup.Restore{Paths: a.paths(), Now: time.Now(), Owner: accountIDs}
+	most, err := room(a.paths().Lib())
+	if err != nil {
+		return err
+	}
 	if r.Manifest, err = checked(f, most); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
@@ -75,6 +65,11 @@ func (a *app) restore(ctx context.Context, from string, yes, check bool) error {
 	if check {
 		return nil
 	}
+	unlock, err := a.stopped()
+	if err != nil {
+		return fmt.Errorf("restoring: %w", err)
+	}
+	defer unlock()
 	if !yes && !a.agrees("restore", "What is there now is replaced, and kept aside.") {
 		return errors.New("nothing was restored: the word was not typed (--yes does not ask)")
 	}
@@ -101,6 +96,12 @@ func (a *app) agrees(word, about string) bool {
 }
 
 func (a *app) bringBack(ctx context.Context, r *backup.Restore, f *os.File) error {
+	if err := os.MkdirAll(a.paths().Lib(), 0o755); err != nil {
+		return fmt.Errorf("restoring: %w", err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("restoring: %w", err)
+	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return fmt.Errorf("restoring: %w", err)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -160,6 +161,7 @@ mount -t proc proc "$1/root/proc"
 mount -t tmpfs tmpfs "$1/root/tmp"
 mount -t tmpfs tmpfs "$1/root/dev"
 for n in null zero urandom; do : >"$1/root/dev/$n"; mount --bind "/dev/$n" "$1/root/dev/$n"; done
+rm -rf "$1/root/run/bawn" "$1/root/var/lib/bawn" "$1/root/etc/bawn"
 cp "$2" "$1/root/tmp/old.deb"
 cp "$3" "$1/root/tmp/new.deb"
 chroot "$1/root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive sh -c "$4"
@@ -194,6 +196,9 @@ userdel bawn-mine
 func TestI13ThePackagesLife(t *testing.T) {
 	roottest.Require(t)
 	needs(t, "unshare", "dpkg")
+	if _, err := user.Lookup("bawn-admin"); err == nil {
+		roottest.Skip(t, "needs a machine without Bawn")
+	}
 	old, latest := deb(t, "v0.1.0"), deb(t, "v0.2.0")
 	dir, upper := t.TempDir(), filepath.Join(t.TempDir(), "upper")
 	out := command(t, "unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child", "sh", "-c", inRoot, "sh", dir, old, latest, packageLife, upper)
@@ -234,8 +239,9 @@ func changed(t *testing.T, name, path string, d fs.DirEntry) {
 	switch {
 	case err != nil:
 		t.Errorf("left: %s", name)
-	case d.Type()&fs.ModeCharDevice != 0:
+	case d.Type()&fs.ModeCharDevice != 0 && filepath.Base(name) != "bawn": // taken away before, see inRoot
 		t.Errorf("gone: %s", name)
+	case d.Type()&fs.ModeCharDevice != 0:
 	case info.Mode().Type() != d.Type():
 		t.Errorf("another kind: %s", name)
 	case d.Type().IsRegular():
