@@ -22,7 +22,7 @@ func (n *Namespace) Same(other *Namespace) error {
 	if err != nil {
 		return fmt.Errorf("looking at a fresh table %s: %w", other.table.Name, err)
 	}
-	if err := mine.same(fresh); err != nil {
+	if err := mine.same(fresh, other.table); err != nil {
 		return fmt.Errorf("table %s: %w", n.table.Name, err)
 	}
 	return inNamespace(n.file, onlyLoopback)

@@ -24,6 +24,7 @@ import (
 type snapshot struct {
 	chains map[string]string   // hook, priority, type, policy
 	rules  map[string][][]byte // by chain: the expressions of each rule
+	kinds  map[string]string   // of the sets
 	sets   map[string][][]byte // by set: the sorted keys
 }
 
@@ -44,7 +45,7 @@ func takeSnapshot(ns *os.File, plan netplan.Table) (snapshot, error) {
 	if table.Flags != 0 {
 		return snapshot{}, errors.New("the table was put to sleep, or belongs to another process")
 	}
-	s := snapshot{sets: map[string][][]byte{}}
+	s := snapshot{sets: map[string][][]byte{}, kinds: map[string]string{}}
 	if s.chains, err = readChains(c, plan.Name); err != nil {
 		return snapshot{}, err
 	}
@@ -52,18 +53,35 @@ func takeSnapshot(ns *os.File, plan netplan.Table) (snapshot, error) {
 		return snapshot{}, err
 	}
 	for _, set := range plan.Sets {
-		elements, err := c.GetSetElements(&nftables.Set{Table: table, Name: set.Name})
-		if err != nil {
+		if s.kinds[set.Name], s.sets[set.Name], err = readSet(c, table, set.Name); err != nil {
 			return snapshot{}, fmt.Errorf("reading set %s: %w", set.Name, err)
 		}
-		keys := make([][]byte, len(elements))
-		for i, e := range elements {
-			keys[i] = e.Key
-		}
-		slices.SortFunc(keys, bytes.Compare)
-		s.sets[set.Name] = keys
 	}
 	return s, nil
+}
+
+// readSet reads what kind of set it is, and its sorted keys. An element that is
+// more than its key (a range, the rest of all, one that runs out) is told apart:
+// it may begin with a key of the plan and match more.
+func readSet(c *nftables.Conn, table *nftables.Table, name string) (kind string, keys [][]byte, err error) {
+	set, err := c.GetSetByName(table, name)
+	if err != nil {
+		return "", nil, err
+	}
+	kind = fmt.Sprintf("type %s map %t ranges %t timeout %t dynamic %t", set.KeyType.Name, set.IsMap, set.Interval, set.HasTimeout, set.Dynamic)
+	elements, err := c.GetSetElements(set)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, e := range elements {
+		key := e.Key
+		if len(e.KeyEnd) > 0 || e.IntervalEnd || len(key) == 0 || e.Timeout != 0 || e.Expires != 0 {
+			key = fmt.Appendf(nil, "%x to %x, end %t, for %s", e.Key, e.KeyEnd, e.IntervalEnd, e.Timeout)
+		}
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	return kind, keys, nil
 }
 
 func findTable(c *nftables.Conn, name string) (*nftables.Table, error) {
@@ -224,30 +242,79 @@ func (s snapshot) fits(plan netplan.Table, ids cgroupIDs) error {
 func (s snapshot) setsFit(plan netplan.Table, ids cgroupIDs) error {
 	for _, set := range plan.Sets {
 		want := make([][]byte, len(set.Elements))
+		missing := ""
 		for i, e := range set.Elements {
 			key, err := elementKey(set.Fields, e, ids)
 			if err != nil {
 				return fmt.Errorf("set %s: %w", set.Name, err)
 			}
 			want[i] = key
+			if _, found := slices.BinarySearchFunc(s.sets[set.Name], key, bytes.Compare); !found && missing == "" {
+				missing = ", without " + e.Text(set.Fields)
+			}
 		}
 		slices.SortFunc(want, bytes.Compare)
 		if !slices.EqualFunc(s.sets[set.Name], want, bytes.Equal) {
-			return fmt.Errorf("set %s: %d elements are not the %d that were put in", set.Name, len(s.sets[set.Name]), len(want))
+			return fmt.Errorf("set %s: %d elements are not the %d that were put in%s", set.Name, len(s.sets[set.Name]), len(want), missing)
 		}
 	}
 	return nil
 }
 
-// same reports how two snapshots differ in chains and rules.
-func (s snapshot) same(other snapshot) error {
-	if !maps.Equal(s.chains, other.chains) {
-		return errors.New("its chains were changed")
+// same reports how a snapshot differs in chains, rules and kinds of sets from
+// one that was taken when the plan had just been put in, and names the first
+// difference in the plan's words.
+func (s snapshot) same(loaded snapshot, plan netplan.Table) error {
+	for _, name := range slices.Sorted(maps.Keys(s.chains)) {
+		if _, planned := loaded.chains[name]; !planned {
+			return fmt.Errorf("its chains were changed: there is a chain %s", name)
+		}
 	}
-	if !maps.EqualFunc(s.rules, other.rules, func(a, b [][]byte) bool {
-		return slices.EqualFunc(a, b, bytes.Equal)
-	}) {
-		return errors.New("its rules were changed")
+	for _, c := range plan.Chains {
+		switch now, there := s.chains[c.Name]; {
+		case !there:
+			return fmt.Errorf("its chains were changed: chain %s is gone", c.Name)
+		case now != loaded.chains[c.Name]:
+			return fmt.Errorf("its chains were changed: chain %s: %s, not %s", c.Name, now, loaded.chains[c.Name])
+		}
+		if why := rulesDiffer(s.rules[c.Name], loaded.rules[c.Name], c); why != "" {
+			return fmt.Errorf("its rules were changed: chain %s: %s", c.Name, why)
+		}
+	}
+	for _, set := range plan.Sets {
+		if now, was := s.kinds[set.Name], loaded.kinds[set.Name]; now != was {
+			return fmt.Errorf("its sets were changed: set %s: %s, not %s", set.Name, now, was)
+		}
+	}
+	if !maps.Equal(s.chains, loaded.chains) || !maps.EqualFunc(s.rules, loaded.rules, sameRules) {
+		return errors.New("its rules were changed") // what is in neither chain of the plan
 	}
 	return nil
+}
+
+func sameRules(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }
+
+// rulesDiffer says what became of the first rule of a chain that is not as it
+// was put in.
+func rulesDiffer(now, was [][]byte, plan netplan.Chain) string {
+	if sameRules(now, was) {
+		return ""
+	}
+	at := 0
+	for at < len(now) && at < len(was) && bytes.Equal(now[at], was[at]) {
+		at++
+	}
+	text := "the end"
+	if at < len(plan.Rules) {
+		text = plan.Rules[at].String()
+	}
+	switch {
+	case at < len(was) && sameRules(now[at:], was[at+1:]):
+		return fmt.Sprintf("rule %d is gone: %s", at+1, text)
+	case at < len(now) && sameRules(now[at+1:], was[at:]):
+		return fmt.Sprintf("there is a rule more, before %s", text)
+	case at < len(now) && at < len(was) && sameRules(now[at+1:], was[at+1:]):
+		return fmt.Sprintf("rule %d is another: %s", at+1, text)
+	}
+	return fmt.Sprintf("%d rules, not %d, from rule %d on: %s", len(now), len(was), at+1, text)
 }

@@ -202,7 +202,7 @@ func (f *Firewall) inspect() error {
 	if err != nil {
 		return err
 	}
-	if err := s.same(f.stands); err != nil {
+	if err := s.same(f.stands, table); err != nil {
 		return err
 	}
 	if err := s.setsFit(table, f.ids); err != nil {

@@ -25,9 +25,13 @@ var handleForm = regexp.MustCompile(`^\t\t(.*) # handle (\d+)$`)
 // liveRules lists the rules of table inet bawn in ns.
 func liveRules(t *testing.T, ns *os.File) []liveRule {
 	t.Helper()
-	var rules []liveRule
+	return rulesIn(command(t, ns, "nft", "-a", "list", "table", "inet", "bawn"))
+}
+
+// rulesIn reads them out of what nft lists.
+func rulesIn(list string) (rules []liveRule) {
 	chain := ""
-	for _, line := range splitLines(command(t, ns, "nft", "-a", "list", "table", "inet", "bawn")) {
+	for _, line := range splitLines(list) {
 		if name, ok := strings.CutPrefix(line, "\tchain "); ok {
 			chain, _, _ = strings.Cut(name, " ")
 			continue

@@ -64,8 +64,8 @@ func (r Rule) String() string {
 	return strings.Join(parts, " ")
 }
 
-// text gives the element's values for the fields, in nft's words.
-func (e Element) text(fields []Field) string {
+// Text gives the element's values for the fields, in nft's words.
+func (e Element) Text(fields []Field) string {
 	parts := make([]string, len(fields))
 	for i, f := range fields {
 		switch f {
@@ -111,7 +111,7 @@ func (s Set) write(b *strings.Builder) {
 	if len(s.Elements) > 0 {
 		elements := make([]string, len(s.Elements))
 		for i, e := range s.Elements {
-			elements[i] = e.text(s.Fields)
+			elements[i] = e.Text(s.Fields)
 		}
 		fmt.Fprintf(b, "\t\telements = { %s }\n", strings.Join(elements, ",\n\t\t\t     "))
 	}
