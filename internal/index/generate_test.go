@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ type world struct {
 	r       *rand.Rand
 	dir     string // of the journals: proxy and admin below it
 	now     time.Time
+	clock   atomic.Int64  // the same, for the journals, which look at it at any time
 	step    time.Duration // the most that the clock moves on between records
 	open    []*audit.Decision
 	j       *audit.Journal
@@ -46,6 +48,7 @@ type world struct {
 
 func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), now: start, step: 20 * time.Second, size: 64 << 10, denials: -1}
+	w.tick(start)
 	for _, d := range w.dirs() {
 		must(t, os.Mkdir(d, 0o755))
 	}
@@ -58,9 +61,15 @@ func (w *world) dirs() []string {
 	return []string{filepath.Join(w.dir, "proxy"), filepath.Join(w.dir, "admin")}
 }
 
+// tick sets the clock.
+func (w *world) tick(at time.Time) {
+	w.now = at
+	w.clock.Store(at.UnixNano())
+}
+
 func (w *world) openJournals() {
 	var err error
-	clock := func() time.Time { return w.now }
+	clock := func() time.Time { return time.Unix(0, w.clock.Load()).UTC() }
 	w.j, err = audit.OpenJournal(w.dirs()[0], audit.Options{Plane: "proxy", Now: clock, FileBytes: w.size, Denials: w.denials, AgentFlow: -1})
 	must(w.t, err)
 	w.acts, err = audit.OpenJournal(w.dirs()[1], audit.Options{Plane: "admin", Now: clock, FileBytes: w.size})
@@ -101,7 +110,7 @@ func (w *world) identity() ids.Identity {
 func (w *world) write(n int) {
 	w.t.Helper()
 	for range n {
-		w.now = w.now.Add(time.Duration(w.r.Int64N(int64(w.step))))
+		w.tick(w.now.Add(time.Duration(w.r.Int64N(int64(w.step)))))
 		switch k := w.r.IntN(20); {
 		case k < 9 || len(w.open) == 0:
 			w.decide()
@@ -112,7 +121,7 @@ func (w *world) write(n int) {
 		case k == 18:
 			w.act()
 		default:
-			w.now = w.now.Add(-time.Duration(w.r.Int64N(int64(time.Second)))) // a clock that is set
+			w.tick(w.now.Add(-time.Duration(w.r.Int64N(int64(time.Second))))) // a clock that is set
 		}
 	}
 }

@@ -18,14 +18,14 @@ import (
 func (w *world) asked(session string, slot int, at time.Time, long time.Duration, client, local string) {
 	w.t.Helper()
 	id := ids.Identity{Slot: slot, Gen: ids.Generation{Epoch: 1, Count: uint64(len(session))}, Session: session, Agent: "agent-" + session, User: "user-" + session}
-	w.now = at
+	w.tick(at)
 	d := &audit.Decision{Request: ids.NewRequest(), Identity: id, Client: client, Host: "a.example", Method: "GET", Verdict: verdict.Allow}
 	must(w.t, w.j.Decide(d))
 	must(w.t, w.j.Dial(&audit.Dial{Time: at, Request: d.Request, Identity: id, Local: local, Upstream: "192.0.2.1:443"}))
 	if long == 0 {
 		return
 	}
-	w.now = at.Add(long)
+	w.tick(at.Add(long))
 	must(w.t, w.j.Outcome(&audit.Outcome{Request: d.Request, Identity: id, Local: local, Upstream: "192.0.2.1:443", Total: audit.Span(long)}))
 }
 
