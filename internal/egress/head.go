@@ -82,6 +82,9 @@ func (x *exchange) run() (keep bool) {
 	if v := x.judge(); !v.Allowed() {
 		return x.deny(v)
 	}
+	if v := x.payHead(); !v.Allowed() {
+		return x.deny(v)
+	}
 	if x.ws != nil {
 		return x.openWebSocket()
 	}

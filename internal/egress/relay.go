@@ -109,9 +109,6 @@ func (x *exchange) broken(err error) {
 // send writes the head, and the body as far as it is here already. What is
 // still to come of it goes up beside the response: then u is not nil.
 func (x *exchange) send(up upstreamLeg) (u *upload, err error) {
-	if err := x.goesUp(len(x.q.Method) + len(x.path) + len(x.query) + len(" HTTP/1.1\r\n\r\n") + 1 + headSize(x.q.Fields)); err != nil {
-		return nil, err
-	}
 	n, err := up.head(&x.q, x.path+x.query)
 	x.out.BytesUp = int64(n)
 	if err != nil {
@@ -228,11 +225,11 @@ func (x *exchange) interim(u *upload) error {
 	x.p.Fields.DelFunc(withheld)
 	x.interims.Lock()
 	defer x.interims.Unlock()
+	if err := x.comesDown(headSize(x.p.Fields)); err != nil {
+		return err
+	}
 	n, err := x.leg.interim(&x.p)
 	x.out.BytesDown += int64(n)
-	if err == nil {
-		err = x.comesDown(n)
-	}
 	return err
 }
 

@@ -4,6 +4,7 @@
 package egress
 
 import (
+	"bawn/internal/codes"
 	"bawn/internal/policy"
 	"bawn/internal/quota"
 	"bawn/internal/verdict"
@@ -42,6 +43,17 @@ func (x *exchange) passes(what quota.What, n int) error {
 
 func (x *exchange) goesUp(n int) error    { return x.passes(quota.EgressBytes, n) }
 func (x *exchange) comesDown(n int) error { return x.passes(quota.IngressBytes, n) }
+
+// payHead counts the head of the request before a connection to the server is
+// looked for. On one that carries other streams it goes out with what these send,
+// as soon as it is handed over; what could not be counted must not come so far.
+func (x *exchange) payHead() verdict.Verdict {
+	n := len(x.q.Method) + len(x.path) + len(x.query) + len(" HTTP/1.1\r\n\r\n") + 1 + headSize(x.q.Fields)
+	if err := x.goesUp(n); err != nil {
+		return x.cutVerdict(quota.Stage, codes.BudgetExceeded, err.Error())
+	}
+	return allowed
+}
 
 // unpaid cuts a tunnel whose octets go beyond a budget.
 func (x *exchange) unpaid(err error) error {

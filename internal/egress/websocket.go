@@ -14,6 +14,7 @@ import (
 	"bawn/internal/codes"
 	"bawn/internal/guard"
 	"bawn/internal/httpwire"
+	"bawn/internal/quota"
 	"bawn/internal/verdict"
 	"bawn/internal/wswire"
 )
@@ -228,9 +229,12 @@ func (x *exchange) carryMessages(up *h1Upstream) {
 	}
 	x.ws.adapt(&x.p)
 	x.out.Status = x.p.Status
-	n, err := c.cl.Write(httpwire.AppendResponse(nil, &x.p))
-	x.out.BytesDown += int64(n)
-	if err == nil {
+	head := httpwire.AppendResponse(nil, &x.p)
+	if v := x.pass.Take(quota.IngressBytes, int64(len(head)), c.s.cfg.Now); !v.Allowed() {
+		x.flow.cut(cut{code: v.Why(), why: cutBudget, detail: v.Detail})
+		reset(c.raw)
+	} else if n, err := c.cl.Write(head); err == nil {
+		x.out.BytesDown += int64(n)
 		w.run()
 	}
 	w.settle()

@@ -79,11 +79,16 @@ func (w *webSocket) ended(from, to *wsEnd, err error) {
 // passClose passes a close frame on. A reason that an agent gives is text that
 // no guard has judged: where guards judge, the status goes on alone.
 func (w *webSocket) passClose(from, to *wsEnd, c *wswire.Closed) {
-	w.beginClosing(c.Status)
 	reason := c.Reason
 	if from == &w.agent && w.view != nil {
 		reason = ""
 	}
+	if v := w.x.pass.Take(w.octets(from), int64(leastFrame+len(reason)), w.x.c.s.cfg.Now); !v.Allowed() {
+		w.refuse(v)
+		w.shut(wswire.StatusPolicy, string(v.Why()), wswire.StatusGoingAway)
+		return
+	}
+	w.beginClosing(c.Status)
 	to.close(c.Status, reason) //nolint:errcheck // who is gone needs no goodbye
 }
 

@@ -157,9 +157,9 @@ func (w *webSocket) pump(from, to *wsEnd) error {
 		if err != nil {
 			return err
 		}
-		count, what := &w.messagesDown, quota.IngressBytes
+		count, what := &w.messagesDown, w.octets(from)
 		if from == &w.agent {
-			count, what = &w.messagesUp, quota.EgressBytes
+			count = &w.messagesUp
 			if err := w.pays(quota.Messages, 1); err != nil {
 				return err
 			}
@@ -183,10 +183,7 @@ func (w *webSocket) pump(from, to *wsEnd) error {
 func (w *webSocket) passed(from, to *wsEnd, op wswire.Opcode, compressed bool) error {
 	buf := w.x.c.s.copies.Get().(*[]byte)
 	defer w.x.c.s.copies.Put(buf)
-	what := quota.IngressBytes
-	if from == &w.agent {
-		what = quota.EgressBytes
-	}
+	what := w.octets(from)
 	to.begin(op, compressed)
 	for {
 		n, err := from.in.Read(*buf)
@@ -236,6 +233,14 @@ func (w *webSocket) judged(op wswire.Opcode, compressed bool, n int64) error {
 	}
 	w.server.begin(op, compressed)
 	return w.server.piece(data, true)
+}
+
+// octets is what those of one end count as.
+func (w *webSocket) octets(from *wsEnd) quota.What {
+	if from == &w.agent {
+		return quota.EgressBytes
+	}
+	return quota.IngressBytes
 }
 
 // leastFrame is the length of the head of a frame, at least (RFC 6455 section 5.2).
