@@ -45,11 +45,17 @@ type share struct {
 	at   time.Time
 }
 
+// sensitiveDenials is how many sensitive denials an identity gets a second beyond
+// all others: what matters most is not to be hidden in a flood of the rest.
+const sensitiveDenials = 5
+
 // denials are those of one identity in one second of its clock.
 type denials struct {
 	second int64
 	spent  int      // records of their own
 	over   *Summary // nil: none beyond
+
+	sensitive int // records of their own beyond those
 }
 
 func newBudget(o Options) budget {
@@ -86,21 +92,25 @@ func (b *budget) share(agent string, now time.Time) *share {
 
 // take reports whether the denial d may have a record of its own, and counts
 // it where it may not.
-func (b *budget) take(d *Decision) bool {
-	if b.perSecond < 0 && b.open(d.Agent, d.Time) {
+func (b *budget) take(d *Decision, now time.Time) bool {
+	if b.perSecond < 0 && b.open(d.Agent, now) {
 		return true
 	}
 	a := b.agents[d.Identity]
 	if a == nil {
-		b.prune(d.Time.Unix())
+		b.prune(now.Unix())
 		a = new(denials)
 		b.agents[d.Identity] = a
 	}
-	if s := d.Time.Unix(); s != a.second {
-		a.second, a.spent = s, 0
+	if s := now.Unix(); s != a.second {
+		a.second, a.spent, a.sensitive = s, 0, 0
 	}
-	if a.spent < b.perSecond && b.open(d.Agent, d.Time) {
+	if a.spent < b.perSecond && b.open(d.Agent, now) {
 		a.spent++
+		return true
+	}
+	if d.Sensitive && a.sensitive < sensitiveDenials {
+		a.sensitive++
 		return true
 	}
 	a.count(d)

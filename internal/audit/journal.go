@@ -193,17 +193,18 @@ func (j *Journal) Decide(d *Decision) error {
 	if j.closed {
 		return ErrClosed
 	}
+	now := j.opt.Now() // d.Time is when the request came, which an agent can hold back
 	switch denied := d.Verdict == verdict.Deny; {
-	case denied && !j.budget.take(d):
+	case denied && !j.budget.take(d, now):
 		j.syncs.arm()
 		return nil
-	case !denied && !j.budget.open(d.Agent, d.Time):
+	case !denied && !j.budget.open(d.Agent, now):
 		return ErrQuota
 	}
 	b := j.pending
 	at, before := len(b.records), len(b.bodies)
 	b.add(j.enc.decision(b.bodies, d), decisionRecord)
-	j.budget.spend(d.Agent, d.Time, len(b.bodies)-before)
+	j.budget.spend(d.Agent, now, len(b.bodies)-before)
 	if err := j.commit(b); err != nil {
 		return err
 	}
@@ -231,7 +232,7 @@ func (j *Journal) Outcome(o *Outcome) error {
 	b := j.pending
 	before := len(b.bodies)
 	b.add(j.enc.outcome(b.bodies, o), keptRecord)
-	j.budget.spend(o.Agent, o.Time, len(b.bodies)-before)
+	j.budget.spend(o.Agent, j.opt.Now(), len(b.bodies)-before)
 	j.mayWait(b)
 	return nil
 }
@@ -253,7 +254,7 @@ func (j *Journal) Dial(d *Dial) error {
 	b := j.pending
 	before := len(b.bodies)
 	b.add(j.enc.dial(b.bodies, d), keptRecord)
-	j.budget.spend(d.Agent, d.Time, len(b.bodies)-before)
+	j.budget.spend(d.Agent, j.opt.Now(), len(b.bodies)-before)
 	j.mayWait(b)
 	return nil
 }
