@@ -29,7 +29,11 @@ import (
 const agentFlag = "BAWN_NETKERN_AGENT"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(agentFlag) != "" {
+	switch os.Getenv(agentFlag) {
+	case "probe":
+		probeAsAgent()
+		return
+	case "1":
 		playAgent()
 		return
 	}

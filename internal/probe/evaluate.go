@@ -23,7 +23,7 @@ type rule struct {
 }
 
 var rules = map[Check]rule{
-	CheckTCP: {refused: true}, CheckUDP: {refused: true}, CheckDNS: {refused: true}, CheckMetadata: {refused: true},
+	CheckTCP: {refused: true}, CheckUDP: {refused: true}, CheckICMP: {refused: true}, CheckDNS: {refused: true}, CheckMetadata: {refused: true},
 	CheckLoopback: {refused: true}, CheckSource: {refused: true},
 	CheckAbstract: {limit: ids.PlacementUID},
 	CheckProxy:    {answered: true}, CheckResolver: {answered: true}, CheckCertificates: {answered: true},

@@ -124,7 +124,7 @@ func (p *prober) ping(to netip.Addr, rawSocket bool) trial {
 			end = time.Now().Add(p.Timeout)
 		}
 		if err := echo(to, kind, time.Until(end)); err != nil {
-			t.Detail = err.Error()
+			t.Detail, t.Silent = err.Error(), errors.Is(err, errNoEcho)
 		} else {
 			t.Outcome, t.Detail = GotOut, "an answer"
 		}
@@ -159,10 +159,13 @@ func echo(to netip.Addr, kind int, wait time.Duration) error {
 		return err
 	}
 	if _, err = unix.Read(fd, make([]byte, 512)); errors.Is(err, unix.EAGAIN) {
-		return errors.New("no answer")
+		return errNoEcho
 	}
 	return err
 }
+
+// errNoEcho says that a request was sent, and nothing refused it.
+var errNoEcho = errors.New("no answer")
 
 // certificate reads a file of certificates as the agent.
 func (p *prober) certificate(name string) trial {
