@@ -302,6 +302,8 @@ func whyOf(f *index.Found) string {
 		}
 	}
 	switch {
+	case f.More:
+		return "more requests had the address near that time than were looked at, so that others may have been behind it: ask for Bawn's own end of the connection, or name the agent"
 	case f.Certain():
 		return "a request was under way then, and no other session had the address"
 	case strong > 1 && f.Side == "server":

@@ -56,12 +56,15 @@ type Found struct {
 	// upstream connection) or server.
 	Side     string
 	Suspects []Suspect
+	// More says that more requests had the address near the time than were looked
+	// at: one that began before them may have been under way as well.
+	More bool
 }
 
 // Certain reports whether one session was behind the address, and no other can
 // have been.
 func (f *Found) Certain() bool {
-	return len(f.Suspects) > 0 && f.Suspects[0].Certainty == Carried &&
+	return !f.More && len(f.Suspects) > 0 && f.Suspects[0].Certainty == Carried &&
 		(len(f.Suspects) == 1 || f.Suspects[1].Certainty < Between)
 }
 
@@ -73,8 +76,9 @@ const (
 	// before as well.
 	whoAfter = time.Hour
 	// whoMost bounds how many entries are looked at on each side of the time, the
-	// nearest of all that had the address.
-	whoMost = 200
+	// nearest of all that had the address, and whoRows how many are read for it.
+	whoMost = 2000
+	whoRows = 20_000
 )
 
 // Who looks for the sessions behind an address.
@@ -91,10 +95,11 @@ func (x *Index) Who(ctx context.Context, a Asking) (*Found, error) {
 	f := &Found{}
 	for _, column := range sides {
 		f.Side = map[string]string{"client": "client", "local": "local", "upstream": "server"}[column]
-		hits, err := q.around(column, a)
+		hits, more, err := q.around(column, a)
 		if err != nil {
 			return nil, q.fault(x, err)
 		}
+		f.More = more
 		f.weigh(hits, a)
 		if len(f.Suspects) > 0 {
 			break
@@ -104,8 +109,7 @@ func (x *Index) Who(ctx context.Context, a Asking) (*Found, error) {
 }
 
 // around returns the entries that have the address, near the time.
-func (q *query) around(column string, a Asking) ([]audit.Entry, error) {
-	var all []audit.Entry
+func (q *query) around(column string, a Asking) (all []audit.Entry, more bool, err error) {
 	for _, back := range []bool{true, false} {
 		if !back && column == "upstream" {
 			break // only those matter that were connected then
@@ -120,41 +124,62 @@ func (q *query) around(column string, a Asking) ([]audit.Entry, error) {
 		side := query{ctx: q.ctx, db: q.db, tx: q.tx, f: s}
 		days, err := side.days(Cursor{})
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if !back {
 			slices.Reverse(days)
 		}
-		left := whoMost
+		left := bounds{entries: whoMost, rows: whoRows}
 		for _, d := range days {
-			hits, err := side.withAddress(d, column, a.Address, left, back)
+			if left.over() {
+				break
+			}
+			hits, err := side.withAddress(d, column, a.Address, &left, back)
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			for i := range hits {
 				all = append(all, hits[i].Entry)
 			}
-			if left -= len(hits); left <= 0 {
-				break
-			}
 		}
+		more = more || back && left.over()
 	}
-	return all, nil
+	return all, more, nil
 }
 
-func (q *query) withAddress(s span, column, address string, limit int, back bool) ([]hit, error) {
+// bounds are how much may still be looked at.
+type bounds struct{ entries, rows int }
+
+func (b *bounds) over() bool { return b.entries <= 0 || b.rows <= 0 }
+
+// withAddress returns entries of a part that have the address in a column, the
+// nearest of the span's end if back. What the filter leaves out costs rows and no
+// entries: others who have the address hide nobody who is asked for.
+func (q *query) withAddress(s span, column, address string, left *bounds, back bool) (hits []hit, err error) {
 	cond, args, err := q.end(s.day, column, address)
 	if err != nil || cond == "" {
 		return nil, err
 	}
 	p := &plan{where: []string{cond}, args: args, index: fmt.Sprintf("row_%s_%d", column, s.day)}
 	v := &view{q: q, day: s.day, shapes: map[int64]*shape{}, texts: map[int64]string{}}
-	ids, err := p.fetch(q, s, limit, back)
-	if err != nil {
-		return nil, err
+	for end := false; !end && !left.over(); {
+		var ids []int64
+		if ids, end, err = p.next(q, &s, min(left.rows, left.entries), back); err != nil {
+			return nil, err
+		}
+		found, err := v.entries(ids)
+		if err != nil {
+			return nil, err
+		}
+		left.rows -= len(ids)
+		for i := range found {
+			if found[i].Decision != nil && q.f.Chooses(&found[i].Entry) && left.entries > 0 {
+				hits = append(hits, found[i])
+				left.entries--
+			}
+		}
 	}
-	found, err := v.entries(ids)
-	return slices.DeleteFunc(found, func(h hit) bool { return h.Decision == nil || !q.f.Chooses(&h.Entry) }), err
+	return hits, nil
 }
 
 // weigh makes one suspect of each session.

@@ -85,6 +85,34 @@ func TestI8WhoIsUnambiguousThoughSlotsAreReused(t *testing.T) {
 	}
 }
 
+// TestI8ManyRequestsHideNobody: a request that began before thousands of others to
+// the same server is found where its agent is named, and nobody is named as the
+// one who was behind the address where it is not.
+func TestI8ManyRequestsHideNobody(t *testing.T) {
+	w := newWorld(t, 1)
+	at := start.Add(2 * time.Hour)
+	w.asked("quiet", 3, at, 0, "127.0.0.1:50000", "198.51.100.1:40000")
+	for i := range 2100 {
+		w.asked("loud", 4, at.Add(time.Second+time.Duration(i)*time.Millisecond), time.Millisecond, "127.0.0.1:50001", "198.51.100.1:40001")
+	}
+	w.asked("loud", 4, at.Add(10*time.Second), 20*time.Second, "127.0.0.1:50001", "198.51.100.1:40001")
+	w.close()
+	x := run(t, w.options())
+	x.catchUp()
+	asking := index.Asking{Address: "192.0.2.1:443", Upstream: true, At: at.Add(15 * time.Second)}
+	f, err := x.Who(t.Context(), asking)
+	must(t, err)
+	if f.Certain() || !f.More {
+		t.Errorf("certain %t, more %t", f.Certain(), f.More)
+	}
+	asking.Agent = "agent-quiet"
+	f, err = x.Who(t.Context(), asking)
+	must(t, err)
+	if len(f.Suspects) != 1 || f.Suspects[0].Session != "quiet" || f.Suspects[0].Certainty != index.Carried || f.More {
+		t.Errorf("found %+v", f)
+	}
+}
+
 // TestI8ParallelRequestsAreEntriesEach with a number of their own.
 func TestI8ParallelRequestsAreEntriesEach(t *testing.T) {
 	w := newWorld(t, 1)
