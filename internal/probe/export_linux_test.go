@@ -19,6 +19,9 @@ func Nameservers(r io.Reader) []netip.Addr { return nameservers(r) }
 // AbstractNames is abstractNames.
 func AbstractNames(r io.Reader) []string { return abstractNames(r) }
 
+// AbstractChoice is abstractChoice.
+func AbstractChoice(given, seen []string) []string { return abstractChoice(given, seen) }
+
 // Question is question.
 func Question(name string) []byte { return question(name) }
 

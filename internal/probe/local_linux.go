@@ -61,21 +61,31 @@ const maxAbstract = 64
 // abstracts tries the abstract sockets that the caller named and those that the
 // kernel shows here.
 func (p *prober) abstracts() []trial {
-	names := slices.Clone(p.Abstract)
+	var seen []string
 	if f, err := os.Open("/proc/net/unix"); err == nil {
 		defer f.Close()
-		names = append(names, abstractNames(f)...)
+		seen = abstractNames(f)
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
 	var list []trial
-	for _, n := range names[:min(len(names), maxAbstract)] {
+	for _, n := range abstractChoice(p.Abstract, seen) {
 		list = append(list, p.abstract("\x00"+n))
 	}
 	if len(list) == 0 {
 		list = append(list, func(context.Context) Try {
 			return Try{Check: CheckAbstract, Target: "abstract sockets", Outcome: Blocked, Detail: "none is to be seen"}
 		})
+	}
+	return list
+}
+
+// abstractChoice is all that are given, and some of those that are seen: an agent
+// that makes many can crowd out others of these, and must not the given.
+func abstractChoice(given, seen []string) []string {
+	list := slices.Compact(slices.Sorted(slices.Values(given)))
+	for _, n := range slices.Compact(slices.Sorted(slices.Values(seen))) {
+		if len(list) < maxAbstract && !slices.Contains(given, n) {
+			list = append(list, n)
+		}
 	}
 	return list
 }

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,4 +103,17 @@ func FuzzCodeOf(f *testing.F) {
 			t.Errorf("%q of %q, option %d", code, data, option)
 		}
 	})
+}
+
+// TestPlantedSocketsDoNotHideWhatIsLaidOut: an agent in placement uid can make as
+// many abstract sockets as it likes, under names that come first.
+func TestPlantedSocketsDoNotHideWhatIsLaidOut(t *testing.T) {
+	var seen []string
+	for i := range 1000 {
+		seen = append(seen, fmt.Sprintf("!%03d", i))
+	}
+	got := probe.AbstractChoice([]string{"lure"}, append(seen, "lure", "lure"))
+	if !slices.Contains(got, "lure") || len(got) != 64 || len(slices.Compact(slices.Sorted(slices.Values(got)))) != 64 {
+		t.Errorf("%d are tried: %v", len(got), got)
+	}
 }
