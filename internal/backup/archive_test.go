@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -342,6 +343,54 @@ func TestTheRecordIsNeverSetBack(t *testing.T) {
 	wantFile(t, bare.Paths.AuditKey(), "admin/audit.key")
 	wantFile(t, filepath.Join(bare.Paths.Checkpoints(), "1"), "admin/checkpoints/1")
 	wantFile(t, filepath.Join(bare.Paths.Journal("admin"), "admin-000000001-20260101.jsonl"), "journal/admin/admin-000000001-20260101.jsonl")
+}
+
+// TestI13CountsAreNeverSetBack: what an agent has used up since the archive was
+// made stays used up; what this host knows nothing of comes from the archive.
+func TestI13CountsAreNeverSetBack(t *testing.T) {
+	members := []Member{file("proxy/budgets/dev.a-1.used"), file("proxy/budgets/old.a-2.used"), file("proxy/labels/dev.a-1.labels"), file("proxy/names/dev")}
+	text := archive(t, Manifest{}, members...)
+	r := host(t, verified(t, text))
+	state := r.Paths.State("proxy")
+	put(t, filepath.Join(state, "budgets/dev.a-1.used"), "more")
+	put(t, filepath.Join(state, "labels/dev.a-1.labels"), "more")
+	for range 2 { // the second time as after a kill
+		r.run(t, text)
+		wantFile(t, filepath.Join(state, "budgets/dev.a-1.used"), "more")
+		wantFile(t, filepath.Join(state, "labels/dev.a-1.labels"), "more")
+		wantFile(t, filepath.Join(state, "budgets/old.a-2.used"), "proxy/budgets/old.a-2.used")
+		wantFile(t, filepath.Join(state, "names/dev"), "proxy/names/dev")
+	}
+	bare := host(t, verified(t, text))
+	bare.run(t, text)
+	wantFile(t, filepath.Join(bare.Paths.State("proxy"), "budgets/dev.a-1.used"), "proxy/budgets/dev.a-1.used")
+}
+
+// TestRestoreFollowsNoLinks of accounts that own a directory: it runs as root.
+func TestRestoreFollowsNoLinks(t *testing.T) {
+	text := archive(t, Manifest{Journals: true}, file("admin/a"), file("journal/proxy/x.sh"))
+	r := host(t, verified(t, text))
+	out := filepath.Join(t.TempDir(), "out")
+	put(t, out, "root's")
+	put(t, filepath.Join(r.Paths.State("admin"), "b"), "")
+	if err := os.Symlink(out, filepath.Join(r.Paths.State("admin"), "restored.json")); err != nil {
+		t.Fatal(err)
+	}
+	r.run(t, text)
+	wantFile(t, out, "root's")
+
+	r = host(t, verified(t, text))
+	put(t, filepath.Join(r.Paths.State("proxy"), "b"), "")
+	if err := errors.Join(os.RemoveAll(r.Paths.Journal("proxy")), os.Symlink(filepath.Dir(out), r.Paths.Journal("proxy"))); err != nil {
+		t.Fatal(err)
+	}
+	staged, err := r.Stage(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Place(t.Context(), staged); err == nil || there(filepath.Join(filepath.Dir(out), "x.sh")) {
+		t.Errorf("something was put behind the link: %v", err)
+	}
 }
 
 // TestI13AnInterruptedRestoreStartsNothing, and the next one ends it.

@@ -91,6 +91,34 @@ func ofRecord(name string) bool {
 	return strings.HasPrefix(name, partJournal) || name == partAdmin+"audit.key" || name == partAdmin+"checkpoints" || strings.HasPrefix(name, partAdmin+"checkpoints/")
 }
 
+// counted reports whether the member is what an agent has used up. This host's own
+// counts stay: an archive of the morning would give an agent the day's budget
+// again.
+func counted(name string) bool {
+	for _, dir := range []string{"budgets", "labels"} {
+		if name == partProxy+dir || strings.HasPrefix(name, partProxy+dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// straight refuses a place that a link leads out of: accounts that own a directory
+// could have put one there, and what is moved is moved by root.
+func (r *Restore) straight(to string) error {
+	for dir := filepath.Dir(to); strings.HasPrefix(dir, r.Paths.Lib()+"/"); dir = filepath.Dir(dir) {
+		if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
+			return fmt.Errorf("%s is no directory but %v: remove it", dir, info.Mode().Type())
+		}
+	}
+	return nil
+}
+
 // place is where a member goes.
 func (r *Restore) place(name string) string {
 	for part, dir := range map[string]string{
@@ -327,6 +355,12 @@ func (r *Restore) units(record bool) []string {
 			continue
 		}
 		depth := 2
+		if counted(name) && there(r.place(strings.Join(strings.SplitN(name, "/", 3)[:2], "/"))) {
+			if there(r.place(name)) {
+				continue
+			}
+			depth = 3
+		}
 		if strings.HasPrefix(name, partAgents) || strings.HasPrefix(name, partJournal) {
 			depth = 3
 		}
@@ -344,6 +378,9 @@ func (r *Restore) units(record bool) []string {
 
 func (r *Restore) move(staged, before, name string) error {
 	to := r.place(name)
+	if err := r.straight(to); err != nil {
+		return err
+	}
 	sides := []string{""}
 	if name == partAdmin+"bawn.db" {
 		// An old log of SQLite's must not be applied to the new file.
@@ -387,7 +424,16 @@ func (r *Restore) tell(record bool) error {
 	}
 	path := filepath.Join(r.Paths.State("admin"), restoredName)
 	floor := store.FloorFile(r.Paths.Database())
-	return errors.Join(os.WriteFile(path, text, 0o600), os.Lchown(path, uid, gid), os.Lchown(floor, uid, gid))
+	// Whatever the directory's owner has put there is not written through.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Chown(uid, gid), f.Close(), os.Lchown(floor, uid, gid))
 }
 
 func marker(p config.Paths) string { return filepath.Join(p.Lib(), "restore.interrupted") }
