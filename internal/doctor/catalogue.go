@@ -118,7 +118,7 @@ var All = []Check{
 	{Certificates, Gate, "Bawn's certificates", Fail, true, "", "that the agent can read the certificate and the bundle", "the agent cannot read Bawn's public certificates: look at the permissions of the directory public in Bawn's state directory, which everybody must be able to read"},
 
 	{RulesStand, Firewall, "the host's table stands", Fail, false, "", "what netd, which watches it, says", fixTable},
-	{RulesPlanned, Firewall, "the rules are as planned", Fail, true, "", "each rule of the live tables, in the kernel's own bytes, against the plan: of the host, and of every agent's namespace", fixTable},
+	{RulesPlanned, Firewall, "the rules are as planned", Fail, true, "", "each rule of the live tables, in the kernel's own bytes, each chain and each element of a set against the plan: of the host, and of every agent's namespace; what differs is named", fixTable},
 	{Foreign, Firewall, "nobody else redirects or drops", Warn, false, "", "tables of others that see packets of agents or of the proxy: chains that change destinations on output, or drop by policy on output or input", ""},
 	{Forward, Firewall, "nobody else drops what is forwarded", Warn, false, "", "chains of others with the policy drop for forwarded packets, which will matter to agents with a link", ""},
 

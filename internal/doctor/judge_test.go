@@ -27,8 +27,10 @@ func jump(wall, steady time.Duration) doctor.Finding {
 
 func others(c ...doctor.OtherChain) []doctor.Finding { return doctor.OfOthers(c) }
 
-// breaks are what turns each check red that no test can break for real: clocks
-// are not namespaced, and what planes say is broken where they say it.
+// breaks are the judgements of what others have seen, to their edges. Where
+// something really fails, packages admin, netd and netkern show it (their
+// TestI12...); only the wall clock cannot be broken by a test, since no
+// namespace has one of its own.
 var breaks = map[doctor.Name][]verdict{
 	doctor.ClockJump: {
 		{doctor.Jump(time.Time{}, noon, 0, time.Hour), doctor.OK, "first look"},

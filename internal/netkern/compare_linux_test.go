@@ -5,6 +5,7 @@ package netkern_test
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -83,12 +84,19 @@ func TestI12EachRuleThatIsGoneIsMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rule := range liveRules(t, n.File()) {
-		n := build(t)
-		again := liveRules(t, n.File())
-		i := slices.IndexFunc(again, func(r liveRule) bool { return r.text == rule.text })
-		remove(t, n.File(), again[i])
-		if err := n.Same(reference); err == nil || !strings.Contains(err.Error(), "its rules were changed") {
-			t.Errorf("without %q: %v", rule.text, err)
+		for how, want := range map[string]string{"delete": "is gone", "replace": "is another"} {
+			n := build(t)
+			again := liveRules(t, n.File())
+			r := again[slices.IndexFunc(again, func(r liveRule) bool { return r.text == rule.text && r.chain == rule.chain })]
+			if how == "delete" {
+				remove(t, n.File(), r)
+			} else {
+				command(t, n.File(), "nft", "replace", "rule", "inet", "bawn", r.chain, "handle", r.handle, otherVerdict(r.text))
+			}
+			named := regexp.MustCompile("its rules were changed: chain " + r.chain + `: rule \d+ ` + want + ": ")
+			if err := n.Same(reference); err == nil || !named.MatchString(err.Error()) {
+				t.Errorf("%s %q: %v", how, rule.text, err)
+			}
 		}
 	}
 }

@@ -49,6 +49,7 @@ func (w *wall) probed(t *testing.T, group string) (bad []doctor.Name) {
 	c := probe.Default(ids.PlacementUID, netplan.UIDProxy(1))
 	c.Timeout = 700 * time.Millisecond
 	c.Loopback = []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:8000"), netip.MustParseAddrPort("[::1]:8000"), netplan.UIDProxy(2)}
+	c.Ping = []netip.Addr{netip.MustParseAddr("192.0.2.1")} // which nobody answers for
 	c.Services, c.Own, c.Spools = nil, nil, nil
 	text, err := json.Marshal(c)
 	if err != nil {

@@ -107,11 +107,7 @@ func TestI12EachRuleOfTheHostThatIsGoneIsMissed(t *testing.T) {
 		text := plan[r.chain].Rules[at].String()
 		w.missed(t, "without "+r.text, fmt.Sprintf("delete rule inet bawn %s handle %s", r.chain, r.handle),
 			fmt.Sprintf("its rules were changed: chain %s: rule %d is gone: %s", r.chain, at+1, text))
-		other := "accept"
-		if strings.HasSuffix(text, "accept") {
-			other = "drop"
-		}
-		w.missed(t, "another verdict of "+r.text, fmt.Sprintf("replace rule inet bawn %s handle %s %s", r.chain, r.handle, withVerdict(r.text, other)),
+		w.missed(t, "another verdict of "+r.text, fmt.Sprintf("replace rule inet bawn %s handle %s %s", r.chain, r.handle, otherVerdict(r.text)),
 			fmt.Sprintf("its rules were changed: chain %s: rule %d is another: %s", r.chain, at+1, text))
 	}
 	if n := w.f.State().Losses; n != 2*len(rules) {
@@ -119,10 +115,15 @@ func TestI12EachRuleOfTheHostThatIsGoneIsMissed(t *testing.T) {
 	}
 }
 
-var verdictForm = regexp.MustCompile(`(accept|drop|goto \w+|reject( with .*)?)$`)
+var verdictForm = regexp.MustCompile(`(accept|drop|goto \w+|dnat ip to .*|reject( with .*)?)$`)
 
-// withVerdict gives a rule with another verdict.
-func withVerdict(rule, verdict string) string { return verdictForm.ReplaceAllString(rule, verdict) }
+// otherVerdict gives a rule with the verdict accept, or drop if it has that.
+func otherVerdict(rule string) string {
+	if strings.HasSuffix(rule, "accept") {
+		return verdictForm.ReplaceAllString(rule, "drop")
+	}
+	return verdictForm.ReplaceAllString(rule, "accept")
+}
 
 // TestI12EachRuleOfTheHostCounts: a rule that does not count any more is another.
 // A counter itself cannot be taken away while a rule counts by it; the kernel
