@@ -20,6 +20,13 @@ const askTime = 2 * time.Second
 func (s *Server) status(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
 	ctx, cancel := context.WithTimeout(q.Context(), askTime)
 	defer cancel()
+	writeJSON(w, http.StatusOK, s.state(ctx))
+	return nil
+}
+
+// state is what "bawn status" and the metrics say of the whole. It is ready
+// only if a session that is asked for now would start.
+func (s *Server) state(ctx context.Context) apitype.Status {
 	st := apitype.Status{Version: s.o.Version, Planes: s.planes.list(), Sessions: s.visible(), Why: s.closed(s.o.Config.Placement)}
 	netd := s.netdPart(ctx)
 	db := apitype.Part{Name: "database", OK: true}
@@ -40,8 +47,7 @@ func (s *Server) status(w http.ResponseWriter, q *http.Request, _ peercred.Peer)
 		st.Why = firstFault(st)
 	}
 	st.Ready = st.Why == ""
-	writeJSON(w, http.StatusOK, st)
-	return nil
+	return st
 }
 
 // firstFault says what keeps agents from being served.

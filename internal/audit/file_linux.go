@@ -21,6 +21,20 @@ func syncData(f *os.File) error {
 	}
 }
 
+// hasRoom says why no new record can go into dir, as far as that shows without
+// writing one.
+func hasRoom(dir string) error {
+	const writeAndSearch = 0x2 | 0x1
+	if err := syscall.Access(dir, writeAndSearch); err != nil {
+		return &os.PathError{Op: "access", Path: dir, Err: err}
+	}
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err == nil && fs.Blocks > 0 && fs.Bavail == 0 {
+		return &os.PathError{Op: "write", Path: dir, Err: syscall.ENOSPC}
+	}
+	return nil
+}
+
 // lockFile takes an exclusive lock that ends with the process. It does not
 // wait: a lock that is held is an error.
 func lockFile(f *os.File) error {

@@ -9,6 +9,11 @@ import "os"
 
 func syncData(f *os.File) error { return f.Sync() }
 
+func hasRoom(dir string) error {
+	_, err := os.Stat(dir)
+	return err
+}
+
 // lockFile does nothing: Bawn serves on Linux only, elsewhere just its tests
 // run.
 func lockFile(*os.File) error { return nil }
