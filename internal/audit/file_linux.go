@@ -4,6 +4,9 @@
 package audit
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -39,4 +42,26 @@ func hasRoom(dir string) error {
 // wait: a lock that is held is an error.
 func lockFile(f *os.File) error {
 	return os.NewSyscallError("flock", syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
+}
+
+// openFile opens a file of a journal to read it. The directory may belong to
+// another account: what that puts in the place of a file is not followed, and not
+// waited for.
+func openFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%s is a link", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("is no file")}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }

@@ -6,7 +6,6 @@ package audit
 import (
 	"crypto/sha256"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 )
@@ -85,7 +84,7 @@ func (v *verifier) fault(file string, offset int64, detail string) {
 }
 
 func (v *verifier) file(dir, name string) error {
-	f, err := os.Open(filepath.Join(dir, name))
+	f, err := openFile(filepath.Join(dir, name))
 	if err != nil {
 		return err
 	}
