@@ -54,7 +54,7 @@ func (a *app) restore(ctx context.Context, from string, yes, check bool) error {
 	}
 	defer f.Close()
 	r := &backup.Restore{Paths: a.paths(), Now: time.Now(), Owner: accountIDs}
-	most, err := room(a.paths().Lib())
+	most, err := a.restoreRoom()
 	if err != nil {
 		return err
 	}
@@ -74,6 +74,20 @@ func (a *app) restore(ctx context.Context, from string, yes, check bool) error {
 		return errors.New("nothing was restored: the word was not typed (--yes does not ask)")
 	}
 	return a.bringBack(ctx, r, f)
+}
+
+// restoreRoom is how many bytes can be unpacked on all file systems that a restore
+// goes to.
+func (a *app) restoreRoom() (most int64, err error) {
+	bases, err := backup.Bases(a.paths())
+	for _, dir := range bases {
+		free, err := room(dir)
+		if err != nil {
+			return 0, err
+		}
+		most += free
+	}
+	return most, err
 }
 
 func (a *app) sayManifest(m *backup.Manifest) {
@@ -122,15 +136,14 @@ func (a *app) bringBack(ctx context.Context, r *backup.Restore, f *os.File) erro
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("restoring: %w", err)
 	}
-	staged, err := r.Stage(f)
+	if err := r.Stage(f); err != nil {
+		return err
+	}
+	before, err := r.Place(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := r.Place(ctx, staged)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.stdout, "restored, with %d agents; what was there before is in %s\n", len(agents), before)
+	fmt.Fprintf(a.stdout, "restored, with %s; what was there before is in %s\n", count(len(agents), "agent"), strings.Join(before, " and "))
 	a.strangers(agents)
 	return nil
 }
@@ -170,7 +183,7 @@ func (a *app) strangers(agents []store.Agent) {
 		return // nothing to warn of
 	}
 	for _, e := range entries {
-		if !known[e.Name()] {
+		if !known[e.Name()] && !strings.HasPrefix(e.Name(), ".") {
 			fmt.Fprintf(a.stderr, "warning: agent %s is not in the backup; its account bawn-%[1]s and %s are still there\n", e.Name(), filepath.Join(a.paths().Agents(), e.Name()))
 		}
 	}

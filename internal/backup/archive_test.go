@@ -223,15 +223,17 @@ func verified(t testing.TB, text []byte) *Manifest {
 
 func (r *Restore) run(t testing.TB, text []byte) string {
 	t.Helper()
-	staged, err := r.Stage(bytes.NewReader(text))
+	if err := r.Stage(bytes.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	before, err := r.Place(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := r.Place(t.Context(), staged)
-	if err != nil {
-		t.Fatal(err)
+	if len(before) == 0 {
+		return ""
 	}
-	return before
+	return before[0]
 }
 
 func put(t testing.TB, path, text string) {
@@ -384,11 +386,10 @@ func TestRestoreFollowsNoLinks(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(r.Paths.Journal("proxy")), os.Symlink(filepath.Dir(out), r.Paths.Journal("proxy"))); err != nil {
 		t.Fatal(err)
 	}
-	staged, err := r.Stage(bytes.NewReader(text))
-	if err != nil {
+	if err := r.Stage(bytes.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Place(t.Context(), staged); err == nil || there(filepath.Join(filepath.Dir(out), "x.sh")) {
+	if _, err := r.Place(t.Context()); err == nil || there(filepath.Join(filepath.Dir(out), "x.sh")) {
 		t.Errorf("something was put behind the link: %v", err)
 	}
 }
@@ -398,14 +399,13 @@ func TestI13AnInterruptedRestoreStartsNothing(t *testing.T) {
 	text := archive(t, Manifest{}, file("admin/a"), file("admin/b"), file("admin/c"))
 	r := host(t, verified(t, text))
 	put(t, filepath.Join(r.Paths.State("admin"), "a"), "old")
-	staged, err := r.Stage(bytes.NewReader(text))
-	if err != nil {
+	if err := r.Stage(bytes.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(staged, "admin/b")); err != nil { // where it will fail
+	if err := os.Remove(filepath.Join(r.Paths.Lib(), stageName, "admin/b")); err != nil { // where it will fail
 		t.Fatal(err)
 	}
-	if _, err := r.Place(t.Context(), staged); err == nil {
+	if _, err := r.Place(t.Context()); err == nil {
 		t.Fatal("placed what is not there")
 	}
 	if Interrupted(r.Paths) == nil {
@@ -450,15 +450,14 @@ func FuzzVerify(f *testing.F) {
 			}
 			r := host(t, got)
 			outside := filepath.Join(filepath.Dir(r.Paths.Root), "canary")
-			staged, err := r.Stage(bytes.NewReader(text))
-			if err != nil {
+			if err := r.Stage(bytes.NewReader(text)); err != nil {
 				t.Fatalf("verified, and cannot be unpacked: %v: %+v", err, got.Members)
 			}
 			for _, x := range got.Members {
 				if to := r.place(x.Name); !strings.HasPrefix(to, r.Paths.Root+"/") || !strings.HasPrefix(filepath.Clean(to), r.Paths.Root+"/") {
 					t.Fatalf("%q would go to %q", x.Name, to)
 				}
-				if _, err := os.Lstat(filepath.Join(staged, x.Name)); err != nil {
+				if _, err := os.Lstat(filepath.Join(r.Paths.Lib(), stageName, x.Name)); err != nil {
 					t.Fatalf("%q is not where it should be: %v", x.Name, err)
 				}
 			}

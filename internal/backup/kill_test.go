@@ -45,11 +45,10 @@ func restoreIn(root, archive string) error {
 	}
 	me := func(string) (int, int, error) { return os.Geteuid(), os.Getegid(), nil }
 	r := &Restore{Paths: config.Paths{Root: root}, Manifest: m, Now: time.Now(), Owner: me, Said: func(string) {}}
-	staged, err := r.Stage(f)
-	if err != nil {
+	if err := r.Stage(f); err != nil {
 		return err
 	}
-	_, err = r.Place(context.Background(), staged)
+	_, err = r.Place(context.Background())
 	return err
 }
 
@@ -60,6 +59,27 @@ func TestI13KilledInTheMiddleOfARestore(t *testing.T) {
 	for i := range 20 {
 		members = append(members, file(fmt.Sprintf("admin/f%02d", i)))
 	}
+	killed(t, members, func(*Restore) {}, roottest.Count(12, 300))
+}
+
+// TestI13KilledBetweenFileSystems is the same where parts of the installation are
+// file systems of their own.
+func TestI13KilledBetweenFileSystems(t *testing.T) {
+	apart(t)
+	members := []Member{file("etc/config.yaml")}
+	for i := range 8 {
+		theirs := file(fmt.Sprintf("agents/a%02d/home/x", i))
+		home := theirs
+		home.Name, home.Kind, home.Mode = fmt.Sprintf("agents/a%02d/home", i), Directory, 0o700
+		members = append(members, file(fmt.Sprintf("admin/f%02d", i)), file(fmt.Sprintf("proxy/f%02d", i)), home, theirs)
+	}
+	for _, name := range []string{"etc", "agents", "all"} {
+		killed(t, members, func(r *Restore) { layouts(r.Paths)[name].mount(t) }, roottest.Count(6, 150))
+	}
+}
+
+func killed(t *testing.T, members []Member, mount func(*Restore), rounds int) {
+	t.Helper()
 	text := archive(t, Manifest{}, members...)
 	from := filepath.Join(t.TempDir(), "archive")
 	put(t, from, string(text))
@@ -68,10 +88,13 @@ func TestI13KilledInTheMiddleOfARestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	interrupted := 0
-	for n := range roottest.Count(12, 300) {
+	for n := range rounds {
 		r := host(t, nil)
+		mount(r)
 		for _, m := range members {
-			put(t, r.place(m.Name), "old")
+			if m.Kind == File {
+				put(t, r.place(m.Name), "old")
+			}
 		}
 		cmd := exec.CommandContext(t.Context(), self)
 		cmd.Env = append(os.Environ(), "BACKUP_TEST_ROOT="+r.Paths.Root, "BACKUP_TEST_ARCHIVE="+from)
@@ -100,9 +123,38 @@ func TestI13KilledInTheMiddleOfARestore(t *testing.T) {
 		if got := states(r, members); len(got) != 1 || !got["new"] || Interrupted(r.Paths) != nil {
 			t.Fatalf("after the second: %v, %v", got, Interrupted(r.Paths))
 		}
+		keptOld(t, r, members)
 	}
 	if interrupted == 0 {
 		t.Error("never killed in the middle")
+	}
+}
+
+// keptOld wants each file of before to be kept, once killed and once not.
+func keptOld(t *testing.T, r *Restore, members []Member) {
+	t.Helper()
+	bases, err := Bases(r.Paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range members {
+		found := 0
+		for _, base := range bases {
+			for _, form := range []string{"before-restore-*", ".before-restore-*"} {
+				dirs, _ := filepath.Glob(filepath.Join(base, form))
+				for _, dir := range dirs {
+					if text, err := os.ReadFile(filepath.Join(dir, m.Name)); err == nil && string(text) == "old" {
+						found++
+					}
+				}
+			}
+			if there(filepath.Join(base, stageName)) {
+				t.Errorf("%s still has what was unpacked", base)
+			}
+		}
+		if m.Kind == File && found != 1 {
+			t.Errorf("what %s was is kept %d times", m.Name, found)
+		}
 	}
 }
 
@@ -110,6 +162,9 @@ func TestI13KilledInTheMiddleOfARestore(t *testing.T) {
 func states(r *Restore, members []Member) map[string]bool {
 	got := map[string]bool{}
 	for _, m := range members {
+		if m.Kind != File {
+			continue
+		}
 		switch text, err := os.ReadFile(r.place(m.Name)); {
 		case err != nil:
 			got[err.Error()] = true

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -72,6 +73,9 @@ type Restore struct {
 // Record reports whether the archive's record would be put back: only where the
 // host has none, and the archive has one.
 func (r *Restore) Record() (bool, error) {
+	if p := r.begun(); p != nil {
+		return p.Record, nil // what it found, before it put any of it back
+	}
 	for _, plane := range []string{"admin", "proxy"} {
 		entries, err := os.ReadDir(r.Paths.Journal(plane))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,46 +137,97 @@ func (r *Restore) place(name string) string {
 	return "" // checkName allows no other
 }
 
-// Stage unpacks the archive into a directory of its own below the state
-// directory, where nothing is in use yet, with owners and modes. Every sum is
+// Stage unpacks the archive, with owners and modes, into a directory of its own on
+// each file system that it goes to, where nothing is in use yet. Every sum is
 // checked once more: the file may have been exchanged since it was verified.
-func (r *Restore) Stage(archive io.Reader) (dir string, err error) {
-	dir = filepath.Join(r.Paths.Lib(), ".restore")
-	if err := os.RemoveAll(dir); err != nil {
-		return "", fmt.Errorf("unpacking: %w", err)
+func (r *Restore) Stage(archive io.Reader) error {
+	if err := r.movable(); err != nil {
+		return err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", fmt.Errorf("unpacking: %w", err)
+	if err := r.clean(); err != nil {
+		return fmt.Errorf("unpacking: %w", err)
 	}
-	root, err := os.OpenRoot(dir)
+	if err := r.unpackAll(archive); err != nil {
+		return fmt.Errorf("unpacking: %w", errors.Join(err, r.clean()))
+	}
+	return nil
+}
+
+// stages are the open directories that members are unpacked to, by their bases.
+type stages struct {
+	r     *Restore
+	roots map[string]*os.Root
+	units map[string]*os.Root // the same, by what is moved at once
+}
+
+func (s stages) of(name string) (*os.Root, error) {
+	unit := s.r.unit(name)
+	if root := s.units[unit]; root != nil {
+		return root, nil
+	}
+	base, err := s.r.base(name)
 	if err != nil {
-		return "", fmt.Errorf("unpacking: %w", err)
+		return nil, err
 	}
-	defer root.Close()
+	if s.roots[base] == nil {
+		dir := filepath.Join(base, stageName)
+		if err := ownDirectory(dir); err != nil {
+			return nil, err
+		}
+		if s.roots[base], err = os.OpenRoot(dir); err != nil {
+			return nil, err
+		}
+	}
+	s.units[unit] = s.roots[base]
+	return s.roots[base], nil
+}
+
+func (s stages) close() {
+	for _, root := range s.roots {
+		root.Close()
+	}
+}
+
+func (r *Restore) unpackAll(archive io.Reader) error {
+	s := stages{r, map[string]*os.Root{}, map[string]*os.Root{}}
+	defer s.close()
 	var links, dirs []Member
-	err = eachMember(archive, r.Manifest, func(m Member, content io.Reader) error {
-		switch m.Kind {
-		case Link:
+	err := eachMember(archive, r.Manifest, func(m Member, content io.Reader) error {
+		root, err := s.of(m.Name)
+		switch {
+		case err != nil:
+			return err
+		case m.Kind == Link:
 			links = append(links, m) // last, so that nothing is written behind one
 			return nil
-		case Directory:
+		case m.Kind == Directory:
 			dirs = append(dirs, m) // modes last, so that files can be written
 			return root.MkdirAll(m.Name, 0o700)
 		}
 		return r.unpack(root, m, content)
 	})
+	if err != nil {
+		return err
+	}
 	for _, m := range links {
+		root, err := s.of(m.Name)
 		if err == nil {
 			err = r.link(root, m)
 		}
+		if err != nil {
+			return err
+		}
 	}
-	for i := len(dirs) - 1; i >= 0 && err == nil; i-- {
-		err = r.own(root, dirs[i])
+	for _, m := range slices.Backward(dirs) {
+		root, err := s.of(m.Name)
+		if err == nil {
+			err = r.own(root, m)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return "", fmt.Errorf("unpacking: %w", errors.Join(err, os.RemoveAll(dir)))
-	}
-	return dir, nil
+	return nil
 }
 
 func (r *Restore) unpack(root *os.Root, m Member, content io.Reader) error {
@@ -279,16 +334,20 @@ func Database(archive io.Reader, m *Manifest, to string) error {
 // archive. On the host of the backup its own floor is exact. On another, what
 // was handed out since the backup is not known: then it is beyond what can have
 // been, at ten starts of admin and one revision a second.
-func (r *Restore) Floor(staged string) (store.Floor, error) {
+func (r *Restore) Floor() (store.Floor, error) {
 	host, err := store.ReadFloor(r.Paths.Database())
 	if err != nil {
 		return host, err
 	}
-	then, err := store.ReadFloor(filepath.Join(staged, partAdmin, "bawn.db"))
+	db, err := r.staged(partAdmin + "bawn.db")
+	if err != nil {
+		return host, err
+	}
+	then, err := store.ReadFloor(db)
 	if err != nil {
 		return then, err
 	}
-	if !r.sameHost(staged) {
+	if !r.sameHost() {
 		since := uint64(max(0, r.Now.Sub(r.Manifest.Made)/time.Second)) + 1
 		then.Epoch += 10 * since
 		then.Revision += since
@@ -296,52 +355,81 @@ func (r *Restore) Floor(staged string) (store.Floor, error) {
 	return store.Floor{Epoch: max(host.Epoch, then.Epoch), Revision: max(host.Revision, then.Revision)}, nil
 }
 
+// staged is where a member was unpacked to.
+func (r *Restore) staged(name string) (string, error) {
+	base, err := r.base(name)
+	return filepath.Join(base, stageName, name), err
+}
+
 // sameHost reports whether the host is the one of the backup, or one that it was
 // restored to: then it has the same CA.
-func (r *Restore) sameHost(staged string) bool {
+func (r *Restore) sameHost() bool {
 	here, err := os.ReadFile(filepath.Join(r.Paths.State("admin"), "ca.crt"))
 	if err != nil {
 		return false
 	}
-	there, err := os.ReadFile(filepath.Join(staged, partAdmin, "ca.crt"))
+	staged, err := r.staged(partAdmin + "ca.crt")
+	if err != nil {
+		return false
+	}
+	there, err := os.ReadFile(staged)
 	return err == nil && string(here) == string(there)
 }
 
-// Place puts what was staged where it belongs, and what was there before into a
-// directory that it returns. While it works, and if it is interrupted, nothing
-// of Bawn starts ([Interrupted]); it can be done again from the start.
-func (r *Restore) Place(ctx context.Context, staged string) (before string, err error) {
-	floor, err := r.Floor(staged)
+// Place puts what was staged where it belongs, and what was there before into
+// directories that it returns, one on each file system. While it works, and if it
+// is interrupted, nothing of Bawn starts ([Interrupted]); it can be done again from
+// the start, and then goes on with the same directories.
+func (r *Restore) Place(ctx context.Context) (before []string, err error) {
+	floor, err := r.Floor()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	record, err := r.Record()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if err := os.WriteFile(marker(r.Paths), []byte("bawn restore was interrupted\n"), 0o644); err != nil {
-		return "", fmt.Errorf("restoring: %w", err)
-	}
-	before = filepath.Join(r.Paths.Lib(), "before-restore-"+r.Now.UTC().Format("20060102-150405"))
-	if err := os.Mkdir(before, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("restoring: %w", err)
+	p, err := r.begin(record)
+	if err != nil {
+		return nil, fmt.Errorf("restoring: %w", err)
 	}
 	if err := store.RaiseFloor(r.Paths.Database(), floor); err != nil {
-		return "", fmt.Errorf("restoring: %w", err)
+		return nil, fmt.Errorf("restoring: %w", err)
 	}
 	for _, name := range r.units(record) {
 		if err := ctx.Err(); err != nil {
-			return "", err
+			return nil, err
 		}
-		if err := r.move(staged, before, name); err != nil {
-			return "", fmt.Errorf("restoring %s: %w", name, err)
+		base, err := r.base(name)
+		if err != nil {
+			return nil, fmt.Errorf("restoring %s: %w", name, err)
+		}
+		keep := r.keeps(base, p.Before)
+		if err := r.move(filepath.Join(base, stageName), keep, name); err != nil {
+			return nil, fmt.Errorf("restoring %s: %w", name, err)
+		}
+		if !slices.Contains(before, keep) {
+			before = append(before, keep)
 		}
 	}
 	if err := r.tell(record); err != nil {
-		return "", fmt.Errorf("restoring: %w", err)
+		return nil, fmt.Errorf("restoring: %w", err)
 	}
 	syscall.Sync()
-	return before, errors.Join(os.RemoveAll(staged), os.Remove(marker(r.Paths)))
+	return before, errors.Join(r.clean(), os.Remove(marker(r.Paths)))
+}
+
+// unit is what a member is moved with: see units.
+func (r *Restore) unit(name string) string {
+	depth := 2
+	parts := strings.Split(name, "/")
+	switch {
+	case strings.HasPrefix(name, partAgents), strings.HasPrefix(name, partJournal):
+		depth = 3
+	case counted(name) && there(r.place(strings.Join(parts[:2], "/"))):
+		depth = 3 // beside the host's own
+	}
+	return strings.Join(parts[:min(depth, len(parts))], "/")
 }
 
 // units are what is moved at once: files of admin's, directories of the
@@ -354,21 +442,10 @@ func (r *Restore) units(record bool) []string {
 		if ofRecord(name) && !record || name == partAdmin+"bawn.db.floor" {
 			continue
 		}
-		depth := 2
-		if counted(name) && there(r.place(strings.Join(strings.SplitN(name, "/", 3)[:2], "/"))) {
-			if there(r.place(name)) {
-				continue
-			}
-			depth = 3
-		}
-		if strings.HasPrefix(name, partAgents) || strings.HasPrefix(name, partJournal) {
-			depth = 3
-		}
-		parts := strings.Split(name, "/")
-		if len(parts) < depth {
+		if counted(name) && there(r.place(name)) {
 			continue
 		}
-		if unit := strings.Join(parts[:depth], "/"); !seen[unit] {
+		if unit := r.unit(name); !seen[unit] {
 			seen[unit] = true
 			list = append(list, unit)
 		}
@@ -388,6 +465,9 @@ func (r *Restore) move(staged, before, name string) error {
 	}
 	for _, side := range sides {
 		old := filepath.Join(before, name+side)
+		if err := ownDirectory(before); err != nil {
+			return err
+		}
 		if err := os.MkdirAll(filepath.Dir(old), 0o700); err != nil {
 			return err
 		}

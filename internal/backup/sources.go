@@ -77,6 +77,9 @@ func addHomes(w *Writer, p config.Paths, said func(string)) error {
 		return fmt.Errorf("reading agents' files: %w", err)
 	}
 	for _, a := range agents {
+		if strings.HasPrefix(a.Name(), ".") {
+			continue // what a restore has kept there
+		}
 		for _, dir := range []string{"home", "work"} {
 			part := partAgents + a.Name() + "/" + dir + "/"
 			if _, ok := agentOf(part); !ok {
