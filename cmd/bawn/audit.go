@@ -48,7 +48,9 @@ asked.
 The key is that of --key. Without it the one that lies with the record is taken,
 which proves nothing against somebody who could replace both. --anchor is a file
 of checkpoints that were kept elsewhere ("bawn audit anchors" prints them): it
-shows that the record was not taken back to an earlier state.
+shows that the record was not taken back to an earlier state. An export ends when
+it is made: of anchors that were signed later, it is said that it does not cover
+them, which is no fault.
 
 Exit status: 0 everything is as it was written, 3 something is not, 1 it could
 not be read, 2 wrong use.`,
@@ -58,7 +60,7 @@ not be read, 2 wrong use.`,
 			if len(args) == 1 {
 				path = args[0]
 			}
-			rep, notes, err := verify(path, f.key, f.anchor)
+			rep, notes, err := verify(path, a.paths().Lib(), f.key, f.anchor)
 			if err != nil {
 				return readable(err)
 			}
@@ -100,13 +102,21 @@ func readable(err error) error {
 	return err
 }
 
-// verify checks what is at path; the notes say what the result does not cover.
-func verify(path, keyFile, anchorFile string) (rep proof.Report, notes []string, err error) {
+// sameDirectory reports whether two paths are one directory.
+func sameDirectory(info fs.FileInfo, path string) bool {
+	other, err := os.Stat(path)
+	return err == nil && os.SameFile(info, other)
+}
+
+// verify checks what is at path; lib is this host's own state directory. The notes
+// say what the result does not cover.
+func verify(path, lib, keyFile, anchorFile string) (rep proof.Report, notes []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return rep, nil, err
 	}
 	l := proof.Layout{Dir: path}
+	l.Export = !sameDirectory(info, lib) && !l.Host()
 	if keyFile == "" && info.IsDir() {
 		keyFile = l.Key()
 		notes = append(notes, "the key is the one that lies with the record: against somebody who could replace both, give --key")
@@ -173,9 +183,20 @@ func printProof(out io.Writer, rep proof.Report, notes []string) error {
 	for _, f := range all {
 		line("FAULT %s: %s%s: %s", f.Kind, where(f.Place), numbers(f), f.Detail)
 	}
-	if len(all) == 0 {
+	late := rep.Uncovered()
+	for _, n := range late {
+		ends := "this export has nothing of that series"
+		if n.Ends > 0 {
+			ends = fmt.Sprintf("this export ends with record %d", n.Ends)
+		}
+		line("NOT COVERED by this export: the anchor of %s signed at %s proves records up to %d, and %s", n.Series, since(n.Signed), n.Anchor, ends)
+	}
+	switch {
+	case len(all) == 0 && len(late) > 0:
+		line("everything that is here is as it was written; whether more should be here, an export cannot show: check the host, or an export that was made after the anchor")
+	case len(all) == 0:
 		line("everything is as it was written")
-	} else {
+	default:
 		line("NOT as it was written: %s", count(len(all), "fault"))
 	}
 	_, err := io.WriteString(out, b.String())

@@ -27,6 +27,14 @@ func recorded(t *testing.T) (lib string) {
 		}
 	}
 	os.MkdirAll(filepath.Join(l.Dir, "admin"), 0o755)
+	record(t, l.Dir)
+	return l.Dir
+}
+
+// record writes some records, and signs them.
+func record(t *testing.T, lib string) {
+	t.Helper()
+	l := proof.Layout{Dir: lib}
 	key, err := proof.OpenKey(filepath.Join(l.Dir, "admin", "audit.key"), l.Key(), func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +57,6 @@ func recorded(t *testing.T) (lib string) {
 	if err := s.SignNow(); err != nil {
 		t.Fatal(err)
 	}
-	return l.Dir
 }
 
 func runAudit(t *testing.T, args ...string) (status int, out, errs string) {
@@ -109,6 +116,35 @@ func TestAuditVerifyForScripts(t *testing.T) {
 		if status, _, errs := runAudit(t, args...); status != 2 || !strings.Contains(errs, "hint") {
 			t.Errorf("%v: %d %s", args, status, errs)
 		}
+	}
+}
+
+// TestAnAnchorOfAfterAnExport is the order in which one does it without thinking.
+func TestAnAnchorOfAfterAnExport(t *testing.T) {
+	lib, export := recorded(t), t.TempDir()
+	os.Remove(filepath.Join(lib, "proxy", "journal", "proxy.lock"))
+	if err := os.CopyFS(export, os.DirFS(lib)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(export, "admin", "audit.key")); err != nil { // no export has it
+		t.Fatal(err)
+	}
+	record(t, lib)
+	_, text, _ := runAudit(t, "anchors", lib)
+	anchors := filepath.Join(t.TempDir(), "anchors.txt")
+	if err := os.WriteFile(anchors, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(lib, "public", "audit.pub")
+	status, out, errs := runAudit(t, "verify", export, "--key", key, "--anchor", anchors)
+	if status != 0 || !strings.Contains(out, "NOT COVERED by this export: the anchor of proxy") || strings.Contains(out, "everything is as it was written") {
+		t.Errorf("%d %s %s", status, out, errs)
+	}
+	if err := os.WriteFile(filepath.Join(export, "admin", "audit.key"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, errs := runAudit(t, "verify", export, "--key", key, "--anchor", anchors); status != 3 || !strings.Contains(out, "FAULT rollback") {
+		t.Errorf("a host's: %d %s %s", status, out, errs)
 	}
 }
 

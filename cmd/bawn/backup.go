@@ -133,7 +133,7 @@ func (a *app) stopped() (unlock func(), err error) {
 	}
 	held = append(held, u)
 	for _, plane := range []string{"admin", "proxy"} {
-		f, err := os.OpenFile(filepath.Join(a.paths().Journal(plane), plane+".lock"), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		f, err := os.Open(filepath.Join(a.paths().Journal(plane), plane+".lock"))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -4,10 +4,8 @@
 package addr
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -20,8 +18,7 @@ var metadataNames = []string{
 }
 
 // IsMetadataHost reports whether asked, a name or an address with or without a
-// port, is a cloud's metadata service, in whichever spelling some reader takes for
-// it. See [IsMetadata].
+// port, is a cloud's metadata service. See [IsMetadata].
 func IsMetadataHost(asked string) bool {
 	if p, err := netip.ParseAddrPort(asked); err == nil {
 		return IsMetadata(p.Addr())
@@ -31,39 +28,7 @@ func IsMetadataHost(asked string) bool {
 		return IsMetadata(a)
 	}
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {
-		host = strings.Trim(host[:i], "[]")
+		host = host[:i]
 	}
-	host = strings.TrimRight(strings.ToLower(host), ".")
-	if a, ok := loose(host); ok {
-		return IsMetadata(a)
-	}
-	return slices.Contains(metadataNames, host)
-}
-
-// loose reads an IPv4 address as inet_aton(3) does: one to four numbers, decimal,
-// octal or hexadecimal, of which the last fills what is left.
-func loose(s string) (netip.Addr, bool) {
-	parts := strings.Split(s, ".")
-	if len(parts) > 4 {
-		return netip.Addr{}, false
-	}
-	var all uint64
-	for i, p := range parts {
-		base := 10
-		if hex, ok := strings.CutPrefix(p, "0x"); ok {
-			p, base = hex, 16
-		} else if len(p) > 1 && p[0] == '0' {
-			base = 8
-		}
-		bits := 8
-		if i == len(parts)-1 {
-			bits = 8 * (5 - len(parts))
-		}
-		n, err := strconv.ParseUint(p, base, bits)
-		if err != nil {
-			return netip.Addr{}, false
-		}
-		all = all<<bits | n
-	}
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(all)))), true
+	return slices.Contains(metadataNames, strings.TrimSuffix(strings.ToLower(host), "."))
 }

@@ -14,8 +14,6 @@ func TestMetadataIsKnownByNameAndAddress(t *testing.T) {
 		"169.254.169.254": true, "169.254.169.254:80": true, "[fd00:ec2::254]:80": true, "[fd00:ec2::254]": true, "fd00:ec2::254": true,
 		"[::ffff:169.254.169.254]:80": true, "[64:ff9b::a9fe:a9fe]:443": true, "100.100.100.200:80": true, "168.63.129.16:32526": true,
 		"metadata.google.internal": true, "Metadata.Google.Internal.": true, "metadata.google.internal:80": true, "instance-data.ec2.internal": true, "metadata": true,
-		"2852039166": true, "0xA9FEA9FE:80": true, "0251.0376.0251.0376": true, "169.254.43518": true, "169.16689662": true, "169.254.169.254.": true, "169.254.169.254:99999": true,
-		"2852039167": false, "169.254.169.254.1": false, "169.254.0.43518": false, "08.8.8.8": false, ".": false, "0x": false,
 		"": false, "169.254.1.1": false, "169.254.169.254.nip.io": false, "metadata.example.com": false, "x.metadata.google.internal": false,
 		"api.example.com:443": false, ":80": false, "192.0.2.1:80": false, "[": false,
 	} {

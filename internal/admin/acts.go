@@ -14,11 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"strings"
-	"syscall"
 
 	"bawn/internal/apitype"
 	"bawn/internal/audit"
@@ -88,26 +86,10 @@ func (s *Server) begin(a *audit.Act, peer peercred.Peer) error {
 		return &apitype.Error{
 			Status: http.StatusServiceUnavailable, Code: string(codes.JournalUnavailable),
 			Message: fmt.Sprintf("%s is refused: it cannot be put on record: %v", a.Name, err),
-			Hint:    unwritable(s.o.Paths.Journal("admin"), err),
+			Hint:    "is the disk of " + s.o.Paths.Journal("admin") + " full or read-only?",
 		}
 	}
 	return nil
-}
-
-// unwritable says what to do about a journal in dir that err keeps from being
-// written.
-func unwritable(dir string, err error) string {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return dir + " is gone: make it again as it was (admin's account owns it, mode 0700) or restart admin; what was in it must come from a backup"
-	case errors.Is(err, fs.ErrPermission):
-		return "admin's account must be able to write in " + dir
-	case errors.Is(err, syscall.EROFS):
-		return "the file system of " + dir + " is read-only"
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "the file system of " + dir + " is full"
-	}
-	return `"bawn status" and admin's log say more of ` + dir
 }
 
 // end puts on record what came of an act that was begun.

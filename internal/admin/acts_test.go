@@ -6,14 +6,11 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"bawn/internal/apitype"
@@ -143,45 +140,6 @@ func TestI7WithoutARecordNothingIsDone(t *testing.T) {
 	s.open("netns", "")
 	if why := s.closed("netns"); !strings.Contains(why, "record") {
 		t.Errorf("a placement was opened without a record: %q", why)
-	}
-}
-
-// TestI7NoRecordIsNotReady takes the journal's directory away from a running
-// admin: the status says so before anybody is refused, and the refusal says what
-// is wrong; both end when the directory is back.
-func TestI7NoRecordIsNotReady(t *testing.T) {
-	s, c, _ := newServer(t)
-	s.open("netns", "")
-	dir := s.o.Paths.Journal("admin")
-	why := func() string {
-		t.Helper()
-		st, err := c.Status(t.Context())
-		if err != nil || st.Ready { // netd is not here, either
-			t.Fatalf("ready %v, %v", st.Ready, err)
-		}
-		return st.Why
-	}
-	if got := why(); strings.Contains(got, "record") {
-		t.Fatalf("while it can be written: %q", got)
-	}
-	if err := os.Rename(dir, dir+".away"); err != nil {
-		t.Fatal(err)
-	}
-	if got := why(); !strings.Contains(got, "admin's own record cannot be written") || !strings.Contains(got, dir) {
-		t.Errorf("with no directory: %q", got)
-	}
-	if err := os.Rename(dir+".away", dir); err != nil {
-		t.Fatal(err)
-	}
-	if got := why(); strings.Contains(got, "record") {
-		t.Errorf("with the directory back: %q", got)
-	}
-	for err, want := range map[error]string{
-		fs.ErrNotExist: "is gone", fs.ErrPermission: "able to write", syscall.EROFS: "read-only", syscall.ENOSPC: "full", syscall.EIO: "log",
-	} {
-		if hint := unwritable(dir, fmt.Errorf("x: %w", err)); !strings.Contains(hint, want) || !strings.Contains(hint, dir) {
-			t.Errorf("%v: hint %q", err, hint)
-		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *Server) processSamples(ctx context.Context) []apitype.Sample {
 	}
 	list := []apitype.Sample{
 		up("admin", true), metrics.Value("bawn_process_start_time_seconds", metrics.Time(s.began), "admin"),
-		metrics.Value("bawn_ready", metrics.Yes(s.state(ctx).Ready)),
+		metrics.Value("bawn_ready", metrics.Yes(s.closed(s.o.Config.Placement) == "")),
 	}
 	c, err := s.netd.client()
 	if err == nil {

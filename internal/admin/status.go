@@ -20,13 +20,6 @@ const askTime = 2 * time.Second
 func (s *Server) status(w http.ResponseWriter, q *http.Request, _ peercred.Peer) error {
 	ctx, cancel := context.WithTimeout(q.Context(), askTime)
 	defer cancel()
-	writeJSON(w, http.StatusOK, s.state(ctx))
-	return nil
-}
-
-// state is what "bawn status" and the metrics say of the whole. It is ready
-// only if a session that is asked for now would start.
-func (s *Server) state(ctx context.Context) apitype.Status {
 	st := apitype.Status{Version: s.o.Version, Planes: s.planes.list(), Sessions: s.visible(), Why: s.closed(s.o.Config.Placement)}
 	netd := s.netdPart(ctx)
 	db := apitype.Part{Name: "database", OK: true}
@@ -47,7 +40,8 @@ func (s *Server) state(ctx context.Context) apitype.Status {
 		st.Why = firstFault(st)
 	}
 	st.Ready = st.Why == ""
-	return st
+	writeJSON(w, http.StatusOK, st)
+	return nil
 }
 
 // firstFault says what keeps agents from being served.

@@ -359,37 +359,3 @@ func TestAFileThatIsReplacedGetsNoMoreRecords(t *testing.T) {
 		}
 	}
 }
-
-// TestI7WhatCannotBeWrittenIsKnown: a journal knows of a write that failed, of a
-// directory that is gone and of its own end, and of nothing when it works.
-func TestI7WhatCannotBeWrittenIsKnown(t *testing.T) {
-	dir := t.TempDir()
-	j, err := OpenJournal(dir, Options{Plane: "proxy"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Writable(); err != nil {
-		t.Errorf("while it works: %v", err)
-	}
-	if err := os.Rename(dir, dir+".away"); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Writable(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("with no directory: %v", err)
-	}
-	if err := os.Rename(dir+".away", dir); err != nil {
-		t.Fatal(err)
-	}
-	j.mu.Lock()
-	j.gap = &Gap{Error: "no luck"}
-	j.mu.Unlock()
-	if err := j.Writable(); err == nil || err.Error() != "no luck" {
-		t.Errorf("with a write that failed: %v", err)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Writable(); !errors.Is(err, ErrClosed) {
-		t.Errorf("closed: %v", err)
-	}
-}

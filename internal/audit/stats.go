@@ -3,11 +3,7 @@
 
 package audit
 
-import (
-	"errors"
-	"fmt"
-	"time"
-)
+import "time"
 
 // Stats is what a journal says of itself.
 type Stats struct {
@@ -50,29 +46,6 @@ func (j *Journal) Stats() Stats {
 		s.Unsynced = max(0, j.opt.Now().Sub(j.stats.dirty))
 	}
 	return s
-}
-
-// Writable says why a record that somebody waits for would be refused now, or
-// returns nil. It writes nothing: it knows of writes that failed, and of a
-// directory that is gone, read-only or full.
-func (j *Journal) Writable() error {
-	j.mu.Lock()
-	gap, closed := j.gap, j.closed
-	var why string
-	if gap != nil {
-		why = gap.Error
-	}
-	j.mu.Unlock()
-	if closed {
-		return ErrClosed
-	}
-	if err := hasRoom(j.w.dir); err != nil {
-		return fmt.Errorf("journal of %s: %w", j.opt.Plane, err)
-	}
-	if gap != nil {
-		return errors.New(why)
-	}
-	return nil
 }
 
 // synced runs a sync and counts what came of it.

@@ -193,7 +193,7 @@ func (s *stream) open() error {
 // openNext opens the next file at an offset.
 func (s *stream) openNext(offset int64) error {
 	name := s.ahead[0]
-	f, err := openFile(filepath.Join(s.dir, name.String()))
+	f, err := os.Open(filepath.Join(s.dir, name.String()))
 	if err != nil {
 		return fmt.Errorf("opening journal: %w", err)
 	}
@@ -250,7 +250,7 @@ func (s *stream) old(later []fileName) bool {
 	if s.since.IsZero() || len(later) == 0 {
 		return false
 	}
-	f, err := openFile(filepath.Join(s.dir, later[0].String()))
+	f, err := os.Open(filepath.Join(s.dir, later[0].String()))
 	if err != nil {
 		return false
 	}

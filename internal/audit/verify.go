@@ -6,6 +6,7 @@ package audit
 import (
 	"crypto/sha256"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 )
@@ -84,7 +85,7 @@ func (v *verifier) fault(file string, offset int64, detail string) {
 }
 
 func (v *verifier) file(dir, name string) error {
-	f, err := openFile(filepath.Join(dir, name))
+	f, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
 		return err
 	}

@@ -253,8 +253,8 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 		Host: x.host, Port: x.port, Plain: c.plain,
 		Method: x.q.Method, Path: x.path, WebSocket: x.ws != nil,
 	}
-	a, asked := p.Agent(c.src.Identity.Agent), c.s.cfg.Now()
-	x.d = c.counted(x.host, a.Request(query, asked))
+	a := p.Agent(c.src.Identity.Agent)
+	x.d = c.counted(x.host, a.Request(query, x.start))
 	if !x.d.Verdict.Allowed() {
 		return x.d.Verdict
 	}
@@ -270,13 +270,6 @@ func (x *exchange) ask(p *policy.Policy) verdict.Verdict {
 	}
 	if len(x.d.Guards) > 0 {
 		if v := x.guards(); !v.Allowed() {
-			return v
-		}
-	}
-	if now := c.s.cfg.Now(); now.Sub(asked) > sweepEvery {
-		// What the agent took so long to send may have outlived the rule.
-		st := stand{host: x.host, port: x.port, request: true, query: query, guards: x.d.Guards, key: x.d.Credential}
-		if v := c.s.still(a, &st, now); !v.Allowed() {
 			return v
 		}
 	}

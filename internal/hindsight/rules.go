@@ -18,11 +18,7 @@ import (
 // methods and paths were seen together, so that it allows nothing else.
 func (s *suggester) host(agent string, h names.Host, seen []*Seen, now *policy.Policy) []SuggestedRule {
 	slices.SortFunc(seen, func(a, b *Seen) int { return cmp.Or(cmp.Compare(a.form, b.form), strings.Compare(a.Asked, b.Asked)) })
-	guards, bounded := around(now.Agent(agent), h)
-	guard := ""
-	if len(guards) == 1 {
-		guard = guards[0] // what is allowed more should not pass it by
-	}
+	guard := s.guardFor(now.Agent(agent), h)
 	var rules []SuggestedRule
 	for _, g := range grouped(s.requests(agent, seen)) {
 		r := SuggestedRule{
@@ -32,16 +28,8 @@ func (s *suggester) host(agent string, h names.Host, seen []*Seen, now *policy.P
 		if g.socket {
 			r.Marks = append(r.Marks, "a rule for a WebSocket allows a plain GET of its path as well")
 			if guard == "read-only" {
-				r.Guard, r.Offered = "", true // it refuses every WebSocket
-				r.Marks = append(r.Marks, "rules about the name have guard read-only, which refuses every WebSocket: here nothing judges the messages")
+				r.Guard = "" // it refuses every WebSocket
 			}
-		}
-		if len(guards) > 1 {
-			r.Offered = true
-			r.Marks = append(r.Marks, "rules about the name have guards "+strings.Join(guards, ", ")+", and this one has none: choose")
-		}
-		if bounded {
-			r.Marks = append(r.Marks, "rules about the name have budgets, which count nothing of what this one allows")
 		}
 		if g.port.Plain {
 			r.Marks = append(r.Marks, "without TLS: whoever is on the way reads and changes what is sent")
@@ -60,20 +48,19 @@ func (s *suggester) host(agent string, h names.Host, seen []*Seen, now *policy.P
 	return rules
 }
 
-// around says which guards the rules about the name have, sorted, and whether any
-// has a budget.
-func around(a *policy.Agent, h names.Host) (guards []string, bounded bool) {
+// guardFor is the guard that all rules about the name have that have one, if it
+// is one: what is allowed more should not pass it by.
+func (s *suggester) guardFor(a *policy.Agent, h names.Host) string {
+	guards := map[string]bool{}
 	for _, r := range a.Rules() {
-		if r.Deny || !r.Host.Match(h) {
-			continue
-		}
-		bounded = bounded || len(r.Budgets) > 0
-		if r.Guard != "" && !slices.Contains(guards, r.Guard) {
-			guards = append(guards, r.Guard)
+		if !r.Deny && r.Host.Match(h) && r.Guard != "" {
+			guards[r.Guard] = true
 		}
 	}
-	slices.Sort(guards)
-	return guards, bounded
+	if len(guards) != 1 {
+		return ""
+	}
+	return slices.Collect(maps.Keys(guards))[0]
 }
 
 // requests keeps the requests among what was seen that a rule can say exactly.

@@ -84,25 +84,6 @@ func TestSuggestTheSmallestRules(t *testing.T) {
 	}
 }
 
-// TestSuggestTakesNothingPastGuards: where rules about a name have guards and a
-// suggestion has none of them, somebody has to look at it first.
-func TestSuggestTakesNothingPastGuards(t *testing.T) {
-	for name, c := range map[string]struct{ rules, asks, mark string }{
-		"two guards":  {"{host: api.example.com, methods: [GET], guard: read-only}, {host: api.example.com, methods: [POST], paths: [/v1], guard: json}", "POST https://api.example.com/v2", "have guards json, read-only, and this one has none"},
-		"a WebSocket": {"{host: api.example.com, methods: [GET], paths: [/v1], guard: read-only}", "GET wss://api.example.com/feed", "nothing judges the messages"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			src := "version: 1\nagents: {dev: {rules: [" + c.rules + "]}}\n"
-			tr := &traffic{}
-			tr.asks(t, load(t, src), "dev", c.asks)
-			s := suggest(t, wish(src), tr)
-			if len(s.Rules) != 1 || !s.Rules[0].Offered || !strings.Contains(strings.Join(s.Rules[0].Marks, "; "), c.mark) || taken(s) != "" {
-				t.Errorf("%+v", s.Rules)
-			}
-		})
-	}
-}
-
 func TestSuggestMarksNames(t *testing.T) {
 	p := load(t, rules(`host: "*.known.example.net"`))
 	tr := &traffic{at: now}

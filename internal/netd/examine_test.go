@@ -50,7 +50,7 @@ var breaks = map[doctor.Name]func(t *testing.T, r *rig, session int) (mend func(
 		})
 		return func() { in.Close(); owner.Wait() }
 	},
-	doctor.Nftables: nil, // a kernel without it: TestI12AKernelWithoutNftablesIsTold
+	doctor.Nftables: nil, // a kernel without it: TestI12AKernelThatDoesNotAnswerHasFailed
 }
 
 func nft(t *testing.T, pid int, script string) {

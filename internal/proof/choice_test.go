@@ -222,7 +222,7 @@ func TestAnExportOfWholeSeriesIsProven(t *testing.T) {
 		"a start": {since: begin},
 		"an end":  {until: begin},
 	} {
-		x := rig{Layout: Layout{memoryDir(t)}, key: r.key, log: new(bytes.Buffer)}
+		x := rig{Layout: Layout{Dir: memoryDir(t)}, key: r.key, log: new(bytes.Buffer)}
 		n, err := Export(r.Layout, r.key.Key, c.since, c.until, dirSink(t, x.Dir))
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		if os.Getenv("PROOF_TEST_FULL") != "" {
 			do = signOnFullDisk
 		}
-		if err := do(Layout{dir}); err != nil {
+		if err := do(Layout{Dir: dir}); err != nil {
 			fmt.Println("child:", err)
 			os.Exit(1)
 		}

@@ -125,9 +125,12 @@ func (v *verifier) unmet() {
 	for _, last := range slices.Sorted(maps.Keys(v.anchors)) {
 		for _, a := range v.anchors[last] {
 			n := v.newest
+			newer := n != nil && (a.Tree > n.Tree || a.Tree == n.Tree && a.Size > n.Size)
 			switch {
 			case v.met[a.sum()]:
-			case n == nil || a.Tree > n.Tree || a.Tree == n.Tree && a.Size > n.Size || a.Last() > r.Last:
+			case v.export && newer && a.Last() > r.Last:
+				r.NotCovered = append(r.NotCovered, NotCovered{Series: r.Series, Anchor: a.Last(), Signed: a.Time, Ends: r.Last})
+			case n == nil || newer || a.Last() > r.Last:
 				v.fault(Fault{Kind: FaultRollback, Place: v.at, Record: r.Last + 1, To: a.Last(), Detail: fmt.Sprintf("the anchor signed at %s proves records up to %d; what is here is older", a.Time, a.Last())})
 			case a.Last() < r.First && r.Gone: // with what it was about
 			default:

@@ -52,7 +52,19 @@ type SeriesReport struct {
 	Signed      time.Time    `json:"signed,omitzero"` // time of the newest checkpoint
 	Beyond      uint64       `json:"beyond"`          // records behind, which only the chain holds
 	Torn        []audit.Torn `json:"torn,omitempty"`  // ends that a crash left: no fault
-	Faults      []Fault      `json:"faults,omitempty"`
+	// NotCovered are the anchors of later than an export ends.
+	NotCovered []NotCovered `json:"not_covered,omitempty"`
+	Faults     []Fault      `json:"faults,omitempty"`
+}
+
+// NotCovered is an anchor that an export says nothing of: it proves records that
+// were written after the export was made, or were left out of it. Which of the two
+// an export cannot show, so it is no fault, and no proof.
+type NotCovered struct {
+	Series string    `json:"series"`
+	Anchor uint64    `json:"anchor"` // number of the last record that the anchor proves
+	Signed time.Time `json:"signed"`
+	Ends   uint64    `json:"ends"` // number of the export's last record; 0: it has no such series
 }
 
 // A Report says what [Verify] or [CheckChoice] found.
@@ -61,6 +73,8 @@ type Report struct {
 	Series []SeriesReport `json:"series,omitempty"`
 	Choice *ChoiceReport  `json:"choice,omitempty"`
 	Faults []Fault        `json:"faults,omitempty"` // of none of the series
+	// NotCovered are anchors of series that an export does not have.
+	NotCovered []NotCovered `json:"not_covered,omitempty"`
 }
 
 // OK reports whether everything is as it was written, as far as can be known.
@@ -71,6 +85,15 @@ func (r *Report) All() []Fault {
 	all := slices.Clone(r.Faults)
 	for _, s := range r.Series {
 		all = append(all, s.Faults...)
+	}
+	return all
+}
+
+// Uncovered returns every anchor that an export does not reach to.
+func (r *Report) Uncovered() []NotCovered {
+	all := slices.Clone(r.NotCovered)
+	for _, s := range r.Series {
+		all = append(all, s.NotCovered...)
 	}
 	return all
 }

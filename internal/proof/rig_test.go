@@ -39,7 +39,7 @@ type rig struct {
 
 func newRig(t testing.TB, seed uint64) *rig {
 	t.Helper()
-	r := &rig{Layout: Layout{memoryDir(t)}, log: new(bytes.Buffer), rng: rand.New(rand.NewPCG(seed, 17))}
+	r := &rig{Layout: Layout{Dir: memoryDir(t)}, log: new(bytes.Buffer), rng: rand.New(rand.NewPCG(seed, 17))}
 	for _, dir := range []string{r.Journal("proxy"), filepath.Dir(r.Layout.Key()), filepath.Join(r.Dir, "admin")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -212,7 +212,7 @@ func (r *rig) copied(t testing.TB) *rig {
 	if err := os.CopyFS(dir, os.DirFS(r.Dir)); err != nil {
 		t.Fatal(err)
 	}
-	return &rig{Layout: Layout{dir}, key: r.key, rng: r.rng, log: new(bytes.Buffer), opt: r.opt}
+	return &rig{Layout: Layout{Dir: dir}, key: r.key, rng: r.rng, log: new(bytes.Buffer), opt: r.opt}
 }
 
 func (r *rig) verify(t testing.TB, anchors ...Note) Report {

@@ -390,6 +390,36 @@ func TestAnAnchorProvesAgainstWhoHasTheKey(t *testing.T) {
 	}
 }
 
+// TestAnExportEndsBeforeALaterAnchor, and that is no fault of it; an anchor that
+// lies within it must agree, and a host that is behind one was taken back.
+func TestAnExportEndsBeforeALaterAnchor(t *testing.T) {
+	r := newRig(t, 14)
+	r.fill(t, 10)
+	within := r.newest(t)
+	export := r.copied(t)
+	ends := r.verify(t).Series[0].Last
+	r.fill(t, 10)
+	later := r.newest(t)
+	export.Export = true
+	rep := export.verify(t, within, later)
+	late := rep.Uncovered()
+	if !rep.OK() || len(late) != 1 || late[0] != (NotCovered{Series: "proxy", Anchor: later.Last(), Signed: later.Time, Ends: ends}) {
+		t.Errorf("%s %+v", lines(rep), late)
+	}
+	export.Export = false
+	if rep := export.verify(t, within, later); rep.OK() || len(rep.Uncovered()) != 0 {
+		t.Errorf("a host that was taken back passed: %s", lines(rep))
+	}
+	// Another history of the same length, signed with the same key.
+	export.restart(t)
+	export.n = 1000
+	export.fill(t, 30)
+	export.Export = true
+	if rep := export.verify(t, later); !found(rep, []string{FaultRollback}, later.Last(), later.Last(), "") {
+		t.Errorf("another history passed: %s", lines(rep))
+	}
+}
+
 func TestAnchorsAreReadBackAsPrinted(t *testing.T) {
 	r := newRig(t, 13)
 	r.fill(t, 5)

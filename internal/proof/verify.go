@@ -22,7 +22,22 @@ import (
 
 // A Layout says where in a directory that is checked things are: the state
 // directory of a host, or what was exported from one.
-type Layout struct{ Dir string }
+type Layout struct {
+	Dir string
+	// Export says that it is what was exported: it ends when that was made, and an
+	// anchor of later is not a sign that anything was taken back.
+	Export bool
+}
+
+// Host reports whether a directory holds what only a host has, and no export.
+func (l Layout) Host() bool {
+	for _, name := range []string{"audit.key", "bawn.db", "index.db"} {
+		if _, err := os.Lstat(filepath.Join(l.Dir, "admin", name)); !errors.Is(err, fs.ErrNotExist) {
+			return true // there, or not to be seen
+		}
+	}
+	return false
+}
 
 // Checkpoints is the directory of books.
 func (l Layout) Checkpoints() string { return filepath.Join(l.Dir, "admin", "checkpoints") }
@@ -88,6 +103,7 @@ func Verify(l Layout, key Key, anchors []Note) (Report, error) {
 			}
 			seen[series] = true
 			v := newVerifier(dir, series, key, anchors)
+			v.export = l.Export
 			if err := v.run(l.Checkpoints(), books[series], files[series]); err != nil {
 				return r, err
 			}
@@ -100,7 +116,11 @@ func Verify(l Layout, key Key, anchors []Note) (Report, error) {
 		}
 	}
 	for _, a := range anchors {
-		if !seen[a.Series] {
+		switch {
+		case seen[a.Series]:
+		case l.Export:
+			r.NotCovered = append(r.NotCovered, NotCovered{Series: a.Series, Anchor: a.Last(), Signed: a.Time})
+		default:
 			r.Faults = append(r.Faults, Fault{Kind: FaultRollback, Record: a.Last(), To: a.Last(), Detail: "there is an anchor of series " + a.Series + ", and no such journal"})
 		}
 	}
@@ -111,6 +131,7 @@ func Verify(l Layout, key Key, anchors []Note) (Report, error) {
 type verifier struct {
 	dir    string
 	key    Key
+	export bool
 	report SeriesReport
 
 	next    func() (Note, bool) // of the book
