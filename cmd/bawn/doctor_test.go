@@ -102,3 +102,16 @@ func TestDoctorThatHasNotRunHasNoResult(t *testing.T) {
 		t.Errorf("status %d: %s", status, stderr)
 	}
 }
+
+func TestReadySaysWhatDidNotPass(t *testing.T) {
+	lines := []apitype.DoctorLine{{State: "ok"}, {State: "ok"}, {State: "fail"}, {State: "warn"}, {State: "n/a"}}
+	for want, d := range map[string]apitype.Doctor{
+		"bawn: ready: 2 self-test checks passed":                       {Lines: lines},
+		"bawn: ready: 2 self-test checks passed, 1 failed, 3 warnings": {Lines: lines, Failed: 1, Warned: 3},
+		"bawn: ready: 1 self-test check passed, 1 warning":             {Lines: lines[:1], Warned: 1},
+	} {
+		if got := readyLine(d); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -43,7 +43,7 @@ the last second has none yet. All fields are in --json.
 
 Filters are answered from the audit index, and all that are given have to hold.
 With --limit, what is older than the page follows with --before. --by adds
-requests up instead of listing them.`,
+up instead of listing; its columns are those of "bawn usage", see its --help.`,
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := f.query(cmd, time.Now())

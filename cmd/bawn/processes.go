@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bawn/internal/admin"
+	"bawn/internal/apitype"
 	"bawn/internal/backup"
 	"bawn/internal/config"
 	"bawn/internal/doctor"
@@ -71,12 +72,6 @@ func (a *app) ready(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("running the self-test: %w", err)
 	}
-	passed := 0
-	for _, l := range d.Lines {
-		if l.State == string(doctor.OK) {
-			passed++
-		}
-	}
 	failed := failedPlacements(d)
 	if len(failed) > 0 || d.Failed > 0 {
 		printDoctor(a.stderr, d, false)
@@ -85,9 +80,28 @@ func (a *app) ready(ctx context.Context) error {
 		fmt.Fprintf(a.stderr, "bawn: the self-test failed in placement %s: no agent is handed out there\n", p)
 	}
 	if d.OK {
-		fmt.Fprintf(a.stdout, "bawn: ready: %d self-test checks passed\n", passed)
+		fmt.Fprintln(a.stdout, readyLine(d))
 	}
 	return nil
+}
+
+// readyLine says that agents are handed out, and what of the self-test did not
+// pass all the same.
+func readyLine(d apitype.Doctor) string {
+	passed := 0
+	for _, l := range d.Lines {
+		if l.State == string(doctor.OK) {
+			passed++
+		}
+	}
+	s := fmt.Sprintf("bawn: ready: %s passed", count(passed, "self-test check"))
+	if d.Failed > 0 {
+		s += fmt.Sprintf(", %d failed", d.Failed)
+	}
+	if d.Warned > 0 {
+		s += ", " + count(d.Warned, "warning")
+	}
+	return s
 }
 
 func (a *app) adminCommand() *cobra.Command {

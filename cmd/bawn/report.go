@@ -80,7 +80,7 @@ func reportText(r apitype.Report) string {
 	}
 	if r.Own != nil {
 		p("## Bawn itself\n")
-		p("Its own attacks on the boundary made %s, of which %d were denied. They are in nothing above.\n", counted(r.Own.Requests, "request"), r.Own.Denied)
+		p("Its own attacks on the boundary had %s let through and %d denied. They are in nothing above.\n", counted(r.Own.Requests, "request"), r.Own.Denied)
 	}
 	return b.String()
 }
@@ -91,9 +91,9 @@ func reportAgent(p func(string, ...any), g apitype.AgentReport) {
 		title += " (new)"
 	}
 	p("## %s\n", title)
-	p("For %s: %s, %d denied; %s up, %s down.", marks(g.Users), counted(g.Requests, "request"), g.Total.Denied, size(g.Up), size(g.Down))
+	p("For %s: %s.", marks(g.Users), sums(g.Total))
 	if g.Before != nil {
-		p("Before: %s, %d denied; %s up, %s down.", counted(g.Before.Requests, "request"), g.Before.Denied, size(g.Before.Up), size(g.Before.Down))
+		p("Before: %s.", sums(*g.Before))
 	}
 	p("")
 	if len(g.Fresh) > 0 {
@@ -124,9 +124,18 @@ func hosts(p func(string, ...any), title string, list []apitype.Total) {
 			p("- and %d more", len(list)-i)
 			break
 		}
-		p("- %s: %s, %d denied, %s up, %s down", mark(t.Host), counted(t.Requests, "request"), t.Denied, size(t.Up), size(t.Down))
+		p("- %s: %s", mark(t.Host), sums(t))
 	}
 	p("")
+}
+
+// sums says what a total comes to, as "bawn usage" counts.
+func sums(t apitype.Total) string {
+	s := fmt.Sprintf("%s let through, %d denied, %s", counted(t.Requests, "request"), t.Denied, counted(t.DNS, "DNS question"))
+	if t.Messages > 0 {
+		s += ", " + counted(t.Messages, "judged message")
+	}
+	return s + fmt.Sprintf("; %s up, %s down", size(t.Up), size(t.Down))
 }
 
 // mark puts text that an agent may have written where Markdown takes it as it

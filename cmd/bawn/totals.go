@@ -25,8 +25,7 @@ func (a *app) usageCommand() *cobra.Command {
 		Short: "Show requests, refusals and bytes by agent and host",
 		Long: `Show requests, refusals and bytes by agent and host.
 
-REQUESTS has the refused ones in it, DENIED; UP and DOWN are bytes to and from
-servers. Requests are counted in the hour in which they were decided on.`,
+` + countedIs,
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := f.query(cmd, time.Now())
@@ -51,6 +50,15 @@ servers. Requests are counted in the hour in which they were decided on.`,
 	fl.BoolVar(&f.json, "json", false, "print JSON")
 	return cmd
 }
+
+// countedIs says what the columns of totals mean.
+const countedIs = `REQUESTS are those let through, as a budget "requests" counts them. DENIED are
+refusals of all kinds: of requests, CONNECTs, connections, DNS questions and
+messages on WebSockets; those beyond the record budget have no host. DNS are
+questions to Bawn's resolver, refused ones included, as a budget "dns_queries"
+counts them. MESSAGES are those on WebSockets that a guard judged, refused ones
+included. UP and DOWN are bytes to and from servers. Each counts in the hour in
+which it was decided on.`
 
 // printTotals is "bawn log --by".
 func (a *app) printTotals(ctx context.Context, q url.Values, f logFlags) error {
@@ -89,7 +97,7 @@ func (a *app) showTotals(t apitype.Totals, by []string, asJSON bool) error {
 			head = append(head, strings.ToUpper(c.name))
 		}
 	}
-	fmt.Fprintln(w, strings.Join(append(head, "REQUESTS", "DENIED", "UP", "DOWN"), "\t"))
+	fmt.Fprintln(w, strings.Join(append(head, "REQUESTS", "DENIED", "DNS", "MESSAGES", "UP", "DOWN"), "\t"))
 	for _, x := range t.Totals {
 		var row []string
 		for _, c := range byColumns {
@@ -97,7 +105,7 @@ func (a *app) showTotals(t apitype.Totals, by []string, asJSON bool) error {
 				row = append(row, dash(c.of(x)))
 			}
 		}
-		for _, n := range []int64{x.Requests, x.Denied, x.Up, x.Down} {
+		for _, n := range []int64{x.Requests, x.Denied, x.DNS, x.Messages, x.Up, x.Down} {
 			row = append(row, strconv.FormatInt(n, 10))
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))

@@ -217,7 +217,7 @@ func known(t time.Time) *time.Time {
 func totalOf(t index.Total) apitype.Total {
 	return apitype.Total{
 		Agent: t.Agent, User: t.User, Host: t.Host, Code: t.Code, Hour: known(t.Hour),
-		Requests: t.Requests, Denied: t.Denied, Messages: t.Messages, Up: t.Up, Down: t.Down,
+		Requests: t.Requests, Denied: t.Denied, DNS: t.DNS, Messages: t.Messages, Up: t.Up, Down: t.Down,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"bawn/internal/apitype"
 	"bawn/internal/audit"
 	"bawn/internal/client"
 	"bawn/internal/codes"
@@ -169,6 +170,49 @@ func TestWhoUsageAndReport(t *testing.T) {
 		if _, err := c.Who(t.Context(), values); err == nil {
 			t.Errorf("who %s is answered", q)
 		}
+	}
+}
+
+// TestSumsAgree: a refused message, a refused question and a request that is let
+// through are in the usage, in the sums by code and in the report alike.
+func TestSumsAgree(t *testing.T) {
+	s, c, _ := newServer(t)
+	t.Setenv("ADMIN_TEST_ROOT", s.o.Paths.Root)
+	p := newPlane(t, s.o.Paths)
+	now := time.Now().UTC().Add(-time.Minute)
+	d := *p.request("dev", "api.example", now, "")
+	d.Message, d.Verdict, d.Code = 2, verdict.Deny, codes.BodyNotJSON
+	q := d
+	q.Message, q.Proto, q.Method, q.Request, q.Code = 0, "dns", "A", ids.NewRequest(), codes.HostNotAllowed
+	for _, d := range []*audit.Decision{&d, &q} {
+		if err := p.j.Decide(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.j.Close()
+	want := apitype.Total{Requests: 1, Denied: 2, DNS: 1, Messages: 1, Up: 10, Down: 20}
+	u, err := c.Usage(t.Context(), url.Values{})
+	if err != nil || len(u.Totals) != 1 {
+		t.Fatalf("%+v, %v", u, err)
+	}
+	got := u.Totals[0]
+	if got.Agent, got.Host = "", ""; got != want {
+		t.Errorf("usage: %+v", got)
+	}
+	by, err := c.LogTotals(t.Context(), url.Values{"by": {"code"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := map[string]int64{}
+	for _, x := range by.Totals {
+		denied[x.Code] = x.Denied
+	}
+	if denied["body_not_json"] != 1 || denied["host_not_allowed"] != 1 {
+		t.Errorf("by code: %+v", by.Totals)
+	}
+	r, err := c.Report(t.Context(), url.Values{"since": {now.Add(-time.Hour).Format(time.RFC3339)}})
+	if err != nil || len(r.Agents) != 1 || r.Agents[0].Total != want || len(r.Agents[0].Codes) != 2 {
+		t.Errorf("report: %+v, %v", r, err)
 	}
 }
 

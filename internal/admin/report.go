@@ -91,6 +91,7 @@ func plus(sum *apitype.Total, t index.Total) *apitype.Total {
 	}
 	sum.Requests += t.Requests
 	sum.Denied += t.Denied
+	sum.DNS += t.DNS
 	sum.Messages += t.Messages
 	sum.Up += t.Up
 	sum.Down += t.Down
@@ -123,7 +124,7 @@ func (a *agentSums) now(t index.Total) {
 		a.codes[t.Code] += t.Denied
 		a.refused[t.Host] = plus(a.refused[t.Host], t)
 	}
-	if t.Requests > t.Denied {
+	if t.Requests > 0 {
 		a.hosts[t.Host] = plus(a.hosts[t.Host], t)
 	}
 }
@@ -167,7 +168,7 @@ func byUse(m map[string]*apitype.Total) []apitype.Total {
 		list = append(list, *t)
 	}
 	slices.SortFunc(list, func(a, b apitype.Total) int {
-		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Host, b.Host))
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Host, b.Host))
 	})
 	return list
 }

@@ -26,9 +26,10 @@ type Total struct {
 	Host     string     `json:"host,omitempty"`
 	Code     string     `json:"code,omitempty"`
 	Hour     *time.Time `json:"hour,omitempty"`
-	Requests int64      `json:"requests"` // refused ones included
-	Denied   int64      `json:"denied"`
-	Messages int64      `json:"messages,omitempty"` // of WebSockets, that were judged
+	Requests int64      `json:"requests"`           // let through, as budgets count them
+	Denied   int64      `json:"denied"`             // refusals of requests, CONNECTs, connections, questions and messages
+	DNS      int64      `json:"dns"`                // questions to the resolver, refused ones included
+	Messages int64      `json:"messages,omitempty"` // of WebSockets, that were judged, refused ones included
 	Up       int64      `json:"bytes_up"`
 	Down     int64      `json:"bytes_down"`
 }

@@ -130,7 +130,7 @@ func (w *world) decide() {
 	r := w.r
 	d := &audit.Decision{
 		Request: ids.NewRequest(), Identity: w.identity(), Revision: uint64(r.IntN(3)), Arrival: "explicit",
-		Client: fmt.Sprintf("127.0.0.1:%d", 50000+r.IntN(8)), Proto: pick(r, "http/1.1", "h2"), Method: pick(r, "GET", "POST", "CONNECT"),
+		Client: fmt.Sprintf("127.0.0.1:%d", 50000+r.IntN(8)), Proto: pick(r, "http/1.1", "h2", "dns"), Method: pick(r, "GET", "POST", "CONNECT"),
 		Scheme: "https", Host: pick(r, "a.example", "b.example", "c.example"), Port: 443,
 		Path: pick(r, "", "/v1", "/v1/things", "/v1/things/7", "/v2/é", "/v1~"), Query: audit.QueryHash("x"),
 		Verdict: pick(r, verdict.Allow, verdict.Allow, verdict.Deny, verdict.Ask), Rule: pick(r, "", "r1", "r2"), Detail: "detail \x1b[31m",

@@ -34,7 +34,7 @@ type Options struct {
 
 // version is that of the tables below. An index of another version is made
 // anew, so there is nothing to migrate.
-const version = 1
+const version = 2
 
 // applicationID marks the file as Bawn's index ("BawI" in ASCII).
 const applicationID = 0x42617749
@@ -96,6 +96,7 @@ const partSchema = `
 		method  TEXT NOT NULL,
 		status  INTEGER NOT NULL,
 		wide    INTEGER NOT NULL,
+		dns     INTEGER NOT NULL, -- 1: questions to the resolver
 		key     BLOB NOT NULL
 	) STRICT;
 	CREATE INDEX shape_hash_%[1]d ON shape_%[1]d (hash);

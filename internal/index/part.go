@@ -206,10 +206,10 @@ func (p *part) shapeID(s *shape) (int64, error) {
 	switch err := find.QueryRow(hash, key).Scan(&id); {
 	case errors.Is(err, sql.ErrNoRows):
 		id = p.shapes + 1
-		_, err := p.exec(`INSERT INTO shape_DAY (id, hash, kind, agent, user, session, host, verdict, code, outcode, plane, rule, method, status, wide, key)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		_, err := p.exec(`INSERT INTO shape_DAY (id, hash, kind, agent, user, session, host, verdict, code, outcode, plane, rule, method, status, wide, dns, key)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			id, hash, int64(s.kind), s.id.Agent, s.id.User, s.id.Session, s.host, int64(s.verdict), string(s.code), string(s.outcode),
-			s.plane, s.rule, s.method, int64(s.status), int64(s.flags&flagWide), key)
+			s.plane, s.rule, s.method, int64(s.status), int64(s.flags&flagWide), isDNS(s.proto), key)
 		if err != nil {
 			return 0, err
 		}

@@ -4,6 +4,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,13 +21,23 @@ type Group struct {
 	Hour                    time.Time
 }
 
-// A Total is what a group comes to.
+// A Total is what a group comes to. A refusal is in Denied, whatever was refused:
+// a request, a CONNECT, a connection, a question, a message of a WebSocket.
 type Total struct {
 	Group
-	Requests int64 // decisions, those without a record of their own included; messages of WebSockets not
-	Denied   int64 // of these
-	Messages int64
+	Requests int64 // let through, as budgets count them
+	Denied   int64 // refusals, those without a record of their own included
+	DNS      int64 // questions to the resolver, whatever it answered
+	Messages int64 // of WebSockets that were judged, refused ones included
 	Up, Down int64 // bytes
+}
+
+// isDNS is 1 for questions to the resolver.
+func isDNS(proto string) int64 {
+	if proto == "dns" {
+		return 1
+	}
+	return 0
 }
 
 // The things to group by; they can be joined.
@@ -115,27 +126,27 @@ func (t *totals) hours(q *query, day, first, end int64) error {
 			columns[i] = c.expr
 		}
 	}
-	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf(`SELECT s.kind, s.verdict, %[2]s, sum(h.n), sum(h.up), sum(h.down)
-		FROM shape_%[1]d s CROSS JOIN hour_%[1]d h ON h.shape = s.id WHERE %[3]s GROUP BY 1, 2, 3, 4, 5, 6, 7`,
+	rows, err := q.tx.QueryContext(q.ctx, fmt.Sprintf(`SELECT s.kind, s.verdict, s.dns, %[2]s, sum(h.n), sum(h.up), sum(h.down)
+		FROM shape_%[1]d s CROSS JOIN hour_%[1]d h ON h.shape = s.id WHERE %[3]s GROUP BY 1, 2, 3, 4, 5, 6, 7, 8`,
 		day, strings.Join(columns, ", "), strings.Join(where, " AND ")), args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var kind, effect, hour, n, up, down int64
+		var kind, effect, dns, hour, n, up, down int64
 		var g Group
-		if err := rows.Scan(&kind, &effect, &g.Agent, &g.User, &g.Host, &g.Code, &hour, &n, &up, &down); err != nil {
+		if err := rows.Scan(&kind, &effect, &dns, &g.Agent, &g.User, &g.Host, &g.Code, &hour, &n, &up, &down); err != nil {
 			return err
 		}
 		if g.Hour = timeOf(day, hourStart(hour)); n != 0 {
-			t.add(g, kind, verdict.Effect(effect), n, up, down)
+			t.add(g, kind, dns != 0, verdict.Effect(effect), count{n, up, down})
 		}
 	}
 	return rows.Err()
 }
 
-func (t *totals) add(g Group, kind int64, v verdict.Effect, n, up, down int64) {
+func (t *totals) add(g Group, kind int64, dns bool, v verdict.Effect, c count) {
 	if kind != kindDecision && kind != kindMessage && kind != kindSummed && kind != kindLost {
 		return
 	}
@@ -144,17 +155,19 @@ func (t *totals) add(g Group, kind int64, v verdict.Effect, n, up, down int64) {
 		sum = &Total{Group: g.only(t.by)}
 		t.sums[sum.Group] = sum
 	}
-	switch kind {
-	case kindMessage:
-		sum.Messages += n
-	case kindDecision, kindSummed:
-		sum.Requests += n
-		if v == verdict.Deny {
-			sum.Denied += n
-		}
+	switch {
+	case kind == kindMessage:
+		sum.Messages += c.n
+	case kind == kindDecision && dns:
+		sum.DNS += c.n
+	case kind == kindDecision && v != verdict.Deny:
+		sum.Requests += c.n
 	}
-	sum.Up += up
-	sum.Down += down
+	if kind != kindLost && v == verdict.Deny {
+		sum.Denied += c.n
+	}
+	sum.Up += c.up
+	sum.Down += c.down
 }
 
 // only leaves of g what is grouped by.
@@ -218,10 +231,10 @@ func (t *totals) entry(e *audit.Entry) {
 			g.Code = string(e.Outcome.Code)
 		}
 		up, down := bytesOf(e.Outcome)
-		t.add(g, kind, d.Verdict, 1, up, down)
+		t.add(g, kind, isDNS(d.Proto) != 0, d.Verdict, count{1, up, down})
 	case e.Outcome != nil:
 		o := e.Outcome
-		t.add(Group{Agent: o.Agent, User: o.User, Code: string(o.Code), Hour: o.Time.Truncate(time.Hour)}, kindLost, verdict.Allow, 1, o.BytesUp, o.BytesDown)
+		t.add(Group{Agent: o.Agent, User: o.User, Code: string(o.Code), Hour: o.Time.Truncate(time.Hour)}, kindLost, false, verdict.Allow, count{1, o.BytesUp, o.BytesDown})
 	case e.Summary != nil:
 		t.summary(e.Summary)
 	}
@@ -233,11 +246,11 @@ func (t *totals) summary(s *audit.Summary) {
 	for code, n := range s.Codes {
 		g.Code = string(code)
 		left -= n
-		t.add(g, kindSummed, verdict.Deny, int64(n), 0, 0)
+		t.add(g, kindSummed, false, verdict.Deny, count{n: int64(n)})
 	}
 	if left > 0 {
 		g.Code = ""
-		t.add(g, kindSummed, verdict.Deny, int64(left), 0, 0)
+		t.add(g, kindSummed, false, verdict.Deny, count{n: int64(left)})
 	}
 }
 
@@ -250,8 +263,8 @@ func (t *totals) sorted() []Total {
 		if c := a.Hour.Compare(b.Hour); c != 0 {
 			return c
 		}
-		if a.Requests != b.Requests {
-			return int(b.Requests - a.Requests)
+		if c := cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(b.Denied, a.Denied), cmp.Compare(b.DNS, a.DNS)); c != 0 {
+			return c
 		}
 		return strings.Compare(a.Agent+"\x00"+a.User+"\x00"+a.Host+"\x00"+a.Code, b.Agent+"\x00"+b.User+"\x00"+b.Host+"\x00"+b.Code)
 	})

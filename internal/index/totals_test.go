@@ -38,6 +38,7 @@ func (w *world) added(f audit.Filter, by int) []index.Total {
 		}
 		s.Requests += t.Requests
 		s.Denied += t.Denied
+		s.DNS += t.DNS
 		s.Messages += t.Messages
 		s.Up += t.Up
 		s.Down += t.Down
@@ -46,12 +47,15 @@ func (w *world) added(f audit.Filter, by int) []index.Total {
 		switch {
 		case e.Decision != nil:
 			d, t := e.Decision, index.Total{Requests: 1}
-			g := index.Group{Agent: d.Agent, User: d.User, Host: d.Host, Code: string(d.Code), Hour: d.Time}
-			if d.Verdict == verdict.Deny {
-				t.Denied = 1
+			if d.Proto == "dns" {
+				t = index.Total{DNS: 1}
 			}
 			if d.Message != 0 {
 				t = index.Total{Messages: 1}
+			}
+			g := index.Group{Agent: d.Agent, User: d.User, Host: d.Host, Code: string(d.Code), Hour: d.Time}
+			if d.Verdict == verdict.Deny {
+				t.Requests, t.Denied = 0, 1
 			}
 			if o := e.Outcome; o != nil {
 				t.Up, t.Down = o.BytesUp, o.BytesDown
@@ -63,7 +67,7 @@ func (w *world) added(f audit.Filter, by int) []index.Total {
 		case e.Summary != nil:
 			for code, n := range e.Summary.Codes {
 				if f.Code == "" || f.Code == code {
-					add(index.Group{Agent: e.Summary.Agent, User: e.Summary.User, Code: string(code), Hour: e.Summary.Time}, index.Total{Requests: int64(n), Denied: int64(n)})
+					add(index.Group{Agent: e.Summary.Agent, User: e.Summary.User, Code: string(code), Hour: e.Summary.Time}, index.Total{Denied: int64(n)})
 				}
 			}
 		}
