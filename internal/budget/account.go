@@ -255,6 +255,16 @@ func (a *account) setAside(c *counter, cell *cell, limit int64, now time.Time) e
 	return nil
 }
 
+// mayName reports whether name would count, and counts nothing.
+func (c *counter) mayName(a *account, limit int64, h names.Host, now time.Time) (ok bool, window int64, err error) {
+	cell, err := c.at(a, now)
+	if err != nil {
+		return false, cell.window, err
+	}
+	_, known := cell.known.Load(h)
+	return known || cell.used.Load() < limit, cell.window, nil
+}
+
 // name counts a name that is new in the window, unless that is beyond the limit.
 func (c *counter) name(a *account, limit int64, h names.Host, now time.Time) (ok bool, window int64, err error) {
 	cell, err := c.at(a, now)

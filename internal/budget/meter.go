@@ -267,19 +267,31 @@ func (p *Pass) Begin(ofAgent, ofRules []quota.Budget, host names.Host, now time.
 			}
 		}
 	}
-	for i := range fresh {
-		ch := &fresh[i]
+	// A request that is refused costs no name, and one whose name is refused no
+	// request: names are looked at before, and counted behind.
+	if v := p.names(fresh, host, now, (*counter).mayName); !v.Allowed() {
+		return v
+	}
+	if v := p.take(fresh, quota.Requests, 1, now); !v.Allowed() {
+		return v
+	}
+	return p.names(fresh, host, now, (*counter).name)
+}
+
+func (p *Pass) names(set []charge, host names.Host, now time.Time, may func(*counter, *account, int64, names.Host, time.Time) (bool, int64, error)) verdict.Verdict {
+	for i := range set {
+		ch := &set[i]
 		if ch.b.What != quota.Names {
 			continue
 		}
-		switch ok, window, err := ch.c.name(ch.a, ch.b.Limit, host, now); {
+		switch ok, window, err := may(ch.c, ch.a, ch.b.Limit, host, now); {
 		case err != nil:
 			return p.m.fault(p.agent, err)
 		case !ok:
 			return p.m.over(*ch.b, window)
 		}
 	}
-	return p.take(fresh, quota.Requests, 1, now)
+	return fine
 }
 
 // without lists the charges of set whose keys old does not have.

@@ -126,6 +126,29 @@ func TestWhatIsRefusedIsNotCounted(t *testing.T) {
 	}
 }
 
+// TestRefusedRequestsCostNoName, and refused names no request.
+func TestRefusedRequestsCostNoName(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	m := budget.NewMeter()
+	requests, hosts := of(quota.Requests, 2, quota.Hour), of(quota.Names, 2, quota.Day)
+	ask := func(host string) codes.Code {
+		return whyNot(m.NewPass("dev").Begin([]quota.Budget{requests, hosts}, nil, names.MustParse(host), now))
+	}
+	wants(t, "the first", ask("a.example.com"), "")
+	wants(t, "the second", ask("b.example.com"), "")
+	wants(t, "a name too many", ask("c.example.com"), codes.BudgetExceeded)
+	hosts.Limit, requests.Limit = 10, 2
+	for _, host := range []string{"d.example.com", "e.example.com"} {
+		wants(t, "a request too many", ask(host), codes.BudgetExceeded)
+	}
+	if n := used(t, m, now, hosts); n != 2 {
+		t.Errorf("%d names", n)
+	}
+	if n := used(t, m, now, requests); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+}
+
 func TestNamesAreCountedOnce(t *testing.T) {
 	dir := t.TempDir()
 	b := []quota.Budget{of(quota.Names, 2, quota.Day)}
