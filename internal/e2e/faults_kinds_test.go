@@ -28,6 +28,7 @@ var faults = []fault{
 	{"the journal's end torn", journalTorn},
 	{"the index damaged", indexDamaged},
 	{"the index gone", indexGone},
+	{"admin's database damaged", databaseDamaged},
 	{"the resolver silent", resolverSilent},
 	{"the resolver lies", resolverLies},
 	{"no descriptors left for the proxy", noDescriptors("proxy")},
@@ -106,12 +107,12 @@ func (f *faulty) between(t *testing.T, process, line string) {
 			t.Error(err)
 		}
 	}()
-	pid, err := f.Process(t.Context(), process)
-	if err != nil {
-		return // it is between them
+	kill := "true" // it may be between them already
+	if pid, err := f.Process(t.Context(), process); err == nil {
+		kill = fmt.Sprintf("kill -KILL %d", pid)
 	}
 	// Its files are closed a moment after that, when its last thread has ended.
-	r := f.root(t, fmt.Sprintf("kill -KILL %d; for i in $(seq 200); do said=$({ %s; } 2>&1) && exit 0; sleep 0.01; done; echo $said; exit 1", pid, line))
+	r := f.root(t, fmt.Sprintf("%s; for i in $(seq 200); do said=$({ %s; } 2>&1) && exit 0; sleep 0.01; done; echo $said; exit 1", kill, line))
 	if r.status != 0 {
 		t.Fatalf("%s: %s%s", line, r.out, r.err)
 	}
@@ -153,6 +154,17 @@ const indexFile = "/var/lib/bawn/admin/index.db"
 func indexGone(t *testing.T, f *faulty, _ *rand.Rand) func() {
 	f.between(t, "admin", "rm -f "+indexFile+"*")
 	return nothing
+}
+
+// databaseDamaged writes over some of admin's database, which no program can make
+// anew: it is the one thing that a hand has to bring back, here with the copy from
+// before. Till then nothing may go wrong but that nothing goes.
+func databaseDamaged(t *testing.T, f *faulty, r *rand.Rand) func() {
+	const db = "/var/lib/bawn/admin/bawn.db"
+	f.between(t, "admin", fmt.Sprintf("cp -a %[1]s %[1]s-wal %[1]s-shm /tmp/ 2>/dev/null; dd if=/dev/urandom of=%[1]s bs=512 seek=%[2]d count=%[3]d conv=notrunc 2>/dev/null", db, r.IntN(16), 1+r.IntN(32)))
+	return func() {
+		f.between(t, "admin", fmt.Sprintf("rm -f %[1]s*; cp -a /tmp/bawn.db* /var/lib/bawn/admin/ && rm -f /tmp/bawn.db*", db))
+	}
 }
 
 func resolverSilent(t *testing.T, f *faulty, _ *rand.Rand) func() {
