@@ -5,6 +5,7 @@ package index
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"bawn/internal/audit"
@@ -97,6 +98,9 @@ func (x *Index) CatchUp(ctx context.Context) bool {
 	case <-done:
 		return true
 	case <-ctx.Done():
+		x.health.Lock()
+		defer x.health.Unlock()
+		x.waiters = slices.DeleteFunc(x.waiters, func(w chan struct{}) bool { return w == done })
 		return false
 	}
 }
@@ -109,15 +113,17 @@ func (x *Index) takeWaiters() []chan struct{} {
 	return w
 }
 
-// answer lets go of those who waited, or keeps them for the next time.
-func (x *Index) answer(waiters []chan struct{}, complete bool) {
+// answer lets go of those who waited, or keeps them for the next time. It reports
+// whether anybody waits.
+func (x *Index) answer(waiters []chan struct{}, complete bool) bool {
+	x.health.Lock()
+	defer x.health.Unlock()
 	if complete {
 		for _, w := range waiters {
 			close(w)
 		}
-		return
+	} else {
+		x.waiters = append(waiters, x.waiters...)
 	}
-	x.health.Lock()
-	defer x.health.Unlock()
-	x.waiters = append(waiters, x.waiters...)
+	return len(x.waiters) > 0
 }

@@ -41,10 +41,11 @@ type source struct {
 func (x *Index) Run(ctx context.Context) error {
 	tick := time.NewTicker(x.o.Every)
 	defer tick.Stop()
+	cpus := hostProcessors()
 	for ctx.Err() == nil {
-		waiters := x.takeWaiters()
+		waiters, began := x.takeWaiters(), time.Now()
 		complete, err := x.ingest(ctx)
-		x.answer(waiters, complete && err == nil)
+		pause := rest(time.Since(began), cpus.unused(), x.answer(waiters, complete && err == nil))
 		if err != nil && ctx.Err() == nil {
 			x.failed(ctx, err)
 		}
@@ -54,7 +55,7 @@ func (x *Index) Run(ctx context.Context) error {
 				x.failed(ctx, err)
 			}
 		}
-		if err == nil && !complete {
+		if asked := x.wait(ctx, pause); err == nil && !complete || asked {
 			continue
 		}
 		select {
@@ -64,6 +65,22 @@ func (x *Index) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// wait lets the pause go by, or reports that somebody asks meanwhile.
+func (x *Index) wait(ctx context.Context, pause time.Duration) (asked bool) {
+	if pause <= 0 {
+		return false
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-x.wake:
+		return true
+	}
+	return false
 }
 
 // failed makes the index anew if it is spoilt; otherwise what was under way is
