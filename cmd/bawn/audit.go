@@ -97,7 +97,7 @@ func atMost(name string) cobra.PositionalArgs {
 // readable says what to do where the record is not for the caller to read.
 func readable(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		return &apitype.Error{Message: err.Error(), Hint: `the journals are for root to read; "bawn audit export" gives an operator a copy to check`}
+		return &apitype.Error{Message: err.Error(), Hint: `the journals on the host are for root to read: use sudo; or "bawn audit export" gives an operator a copy to check`}
 	}
 	return err
 }

@@ -8,12 +8,15 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"bawn/internal/audit"
 	"bawn/internal/ids"
 	"bawn/internal/proof"
+	"bawn/internal/roottest"
 	"bawn/internal/verdict"
 )
 
@@ -116,6 +119,31 @@ func TestAuditVerifyForScripts(t *testing.T) {
 		if status, _, errs := runAudit(t, args...); status != 2 || !strings.Contains(errs, "hint") {
 			t.Errorf("%v: %d %s", args, status, errs)
 		}
+	}
+}
+
+// TestARecordThatMayNotBeReadIsNotMissing.
+func TestARecordThatMayNotBeReadIsNotMissing(t *testing.T) {
+	roottest.Require(t)
+	lib := recorded(t)
+	for dir := lib; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"admin", "proxy"} {
+		if err := os.Chmod(filepath.Join(lib, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.LockOSThread() // and its thread ends with the test
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETFSUID, 65534, 0, 0); errno != 0 {
+		t.Fatal(errno)
+	}
+	status, out, errs := runAudit(t, "verify", lib)
+	syscall.RawSyscall(syscall.SYS_SETFSUID, 0, 0, 0)
+	if status != 1 || !strings.Contains(errs, "permission denied") || !strings.Contains(errs, "use sudo") {
+		t.Errorf("%d %s %s", status, out, errs)
 	}
 }
 

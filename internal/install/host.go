@@ -26,24 +26,38 @@ func Install(ctx context.Context, l Layout, force bool) (Plan, error) {
 		return nil, err
 	}
 	plan = append(plan, accountSteps(ctx, l.Paths)...)
-	if booted() && l.Paths.Root == "/" {
-		plan = append(plan,
-			Step{Action: Makes, What: "systemd's view of the units", do: systemctl(ctx, "daemon-reload")},
-			Step{Action: Makes, What: "the start of " + Target + " with the machine", do: systemctl(ctx, "--quiet", "enable", Target)})
+	return append(plan, systemdSteps(ctx, l.Paths.Root, booted())...), nil
+}
+
+// systemdSteps make the units known and have them start with the machine, or say
+// why that is left to somebody else.
+func systemdSteps(ctx context.Context, root string, booted bool) Plan {
+	reload := Step{Action: Makes, What: "systemd's view of the units (systemctl daemon-reload)", do: systemctl(ctx, "daemon-reload")}
+	enable := Step{Action: Makes, What: "the start of " + Target + " with the machine (systemctl enable " + Target + ")", do: systemctl(ctx, "--quiet", "enable", Target)}
+	why := ""
+	switch {
+	case root != "/":
+		why = "left out below another root: systemctl link brings the units in"
+	case !booted:
+		why = "left out: systemd does not run here"
 	}
-	return plan, nil
+	if why != "" {
+		reload.Action, reload.Why, enable.Action, enable.Why = Keeps, why, Keeps, why
+	}
+	return Plan{reload, enable}
 }
 
 // accountSteps has one step for each account that is missing, and one for the
 // directories.
 func accountSteps(ctx context.Context, p config.Paths) Plan {
 	var plan Plan
-	missing := 0
 	add := func(what string, err error) {
 		s := Step{Action: Keeps, What: what, Why: "it is there"}
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			s.Action, s.Why = Unseen, "only root can see whether it is there"
+		case err != nil:
 			s.Action, s.Why = Makes, ""
-			missing++
 		}
 		s.do = func() (string, error) { return "", supervise.Prepare(ctx, p) }
 		plan = append(plan, s)

@@ -23,6 +23,7 @@ const (
 	Removes  Action = "removes"
 	Keeps    Action = "keeps"
 	Refuses  Action = "refuses"
+	Unseen   Action = "unseen" // only root can tell what would be done
 )
 
 // A Step is one line of a plan.

@@ -7,10 +7,13 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"bawn/internal/config"
+	"bawn/internal/roottest"
 )
 
 func scratch(t *testing.T) Layout {
@@ -225,6 +228,42 @@ func TestAgentsAccountsAreKnownByTheirLine(t *testing.T) {
 			if _, _, ok := agentAccount(line); ok {
 				t.Errorf("taken for an agent's: %s", line)
 			}
+		}
+	}
+}
+
+// TestThePlanSaysWhatSystemdIsToldAndWhatItCannotSee.
+func TestThePlanSaysWhatSystemdIsToldAndWhatItCannotSee(t *testing.T) {
+	for _, c := range []struct {
+		root   string
+		booted bool
+		action Action
+		why    string
+	}{{"/", true, Makes, ""}, {"/", false, Keeps, "systemd does not run here"}, {"/srv/x", true, Keeps, "systemctl link"}} {
+		steps := systemdSteps(t.Context(), c.root, c.booted)
+		for i, call := range []string{"systemctl daemon-reload", "systemctl enable bawn.target"} {
+			if s := steps[i]; s.Action != c.action || !strings.Contains(s.What, call) || !strings.Contains(s.Why, c.why) {
+				t.Errorf("%+v: %+v", c, s)
+			}
+		}
+	}
+	roottest.Require(t)
+	p := config.Paths{Root: t.TempDir()}
+	if err := os.MkdirAll(p.Journal("proxy"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for dir := p.Lib(); dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.LockOSThread() // and its thread ends with the test
+	syscall.RawSyscall(syscall.SYS_SETFSUID, 65534, 0, 0)
+	plan := accountSteps(t.Context(), p)
+	syscall.RawSyscall(syscall.SYS_SETFSUID, 0, 0, 0)
+	for _, s := range plan {
+		if s.What == "directory "+p.Journal("proxy") && s.Action != Unseen {
+			t.Errorf("%s %s: %s", s.Action, s.What, s.Why)
 		}
 	}
 }

@@ -50,6 +50,11 @@ func (l Layout) Journal(process string) string { return filepath.Join(l.Dir, pro
 
 // Journals are those that there are.
 func (l Layout) Journals() ([]string, error) {
+	for _, process := range []string{"admin", "proxy"} {
+		if _, err := os.Lstat(l.Journal(process)); errors.Is(err, fs.ErrPermission) {
+			return nil, err // a pattern would pass over it
+		}
+	}
 	dirs, err := filepath.Glob(filepath.Join(l.Dir, "*", "journal"))
 	if err != nil || len(dirs) == 0 {
 		if _, err := os.Stat(l.Dir); err != nil {
