@@ -70,7 +70,7 @@ type Outcome struct {
 	ids.Identity            // as in the decision
 	Revision     uint64     `json:"revision"`
 	Plane        string     `json:"plane"`
-	Status       int        `json:"status,omitempty"`      // HTTP status sent to the agent
+	Status       int        `json:"status,omitempty"`      // HTTP status sent to the agent; of a refused call of gRPC, which is sent 200, that of its code
 	BytesUp      int64      `json:"bytes_up,omitempty"`    // agent to upstream, on Bawn's upstream leg, heads included
 	BytesDown    int64      `json:"bytes_down,omitempty"`  // upstream to agent
 	MessagesUp   int64      `json:"messages_up,omitempty"` // of a WebSocket, from the agent

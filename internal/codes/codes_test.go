@@ -106,3 +106,25 @@ func TestLookup(t *testing.T) {
 		}
 	}
 }
+
+// TestNoRefusalIsASuccessOfGRPC: whatever the code, a client of gRPC sees an error,
+// and what is refused by policy or a budget is no reason to try again at once.
+func TestNoRefusalIsASuccessOfGRPC(t *testing.T) {
+	for _, e := range codes.Catalogue() {
+		s := codes.GRPCStatusOf(e.Code)
+		if s < 1 || s > 16 {
+			t.Errorf("%s: %d", e.Code, s)
+		}
+		if (s == 14) != (e.Status == 502 || e.Status == 503) {
+			t.Errorf("%s with status %d is %d", e.Code, e.Status, s)
+		}
+	}
+	for code, want := range map[codes.Code]int{
+		codes.PathNotAllowed: 7, codes.AddressNotPublic: 7, codes.BudgetExceeded: 8, codes.RateLimited: 8,
+		codes.UpstreamUnreachable: 14, codes.LeaseLapsed: 14, codes.HeaderInvalid: 13, "unknown": 13,
+	} {
+		if got := codes.GRPCStatusOf(code); got != want {
+			t.Errorf("%s: %d, want %d", code, got, want)
+		}
+	}
+}

@@ -59,12 +59,15 @@ func (x *exchange) statusOf(v verdict.Verdict) int {
 	return codes.StatusOf(v.Why())
 }
 
-// denial makes the response of a refusal.
+// denial makes the response of a refusal; of a call of gRPC, without a body.
 func (x *exchange) denial(v verdict.Verdict, status int) (*httpwire.Response, []byte) {
 	entry, _ := codes.Lookup(v.Why())
 	why := entry.Meaning
 	if v.Stage == quota.Stage {
 		why += " Here " + quota.ForAgents(v.Detail) + "."
+	}
+	if x.call {
+		return x.grpcDenial(v, why, entry.Agent), nil
 	}
 	body, err := json.Marshal(denial{
 		Code: v.Why(), Asked: x.asked(), Rule: v.Rule,

@@ -73,6 +73,7 @@ func (x *exchange) stream() {
 		x.q = *q
 	}
 	x.begin()
+	x.call = callsGRPC(&x.q)
 	x.rec.Proto = "h2"
 	if err != nil {
 		x.host, x.port = x.c.host, x.c.port

@@ -420,11 +420,74 @@ func TestGRPCNeedsHTTP2(t *testing.T) {
 	}))
 	c := r.clientH2(r.listen(netplan.Explicit))
 	for _, kind := range []string{"application/grpc", "application/grpc+proto"} {
-		q, _ := http.NewRequest("POST", (&url.URL{Scheme: "https", Host: apiHost, Path: "/v1/Call"}).String(), strings.NewReader("\x00\x00\x00\x00\x00"))
-		q.Header.Set("Content-Type", kind)
-		q.Header.Set("Te", "trailers")
-		res, err := c.Do(q)
-		must(t, err)
-		wantDenial(t, res, codes.StatusOf(codes.ALPNDenied), codes.ALPNDenied)
+		wantCallRefused(t, call(t, c, "/v1/Call", kind, "trailers"), "7", codes.ALPNDenied)
+	}
+	if d := r.journal.lastDecision(t, 2); d.Host != apiHost {
+		t.Errorf("on record: %+v", d)
+	}
+}
+
+// TestGRPCIsRefusedInItsOwnWords: a call of gRPC is refused with a status of
+// gRPC; what only has its content type, whose client may not look at that, gets
+// the refusal of HTTP.
+func TestGRPCIsRefusedInItsOwnWords(t *testing.T) {
+	r := newRig(t, open)
+	proxy := r.listen(netplan.Explicit)
+	h2, h1 := r.clientH2(proxy), r.client(proxy)
+	wantCallRefused(t, call(t, h2, "/pkg.Service/Call%25", "application/grpc", "trailers"), "7", codes.PathNotAllowed)
+	d := r.journal.lastDecision(t, 1)
+	if d.Code != codes.PathNotAllowed {
+		t.Errorf("on record: %+v", d)
+	}
+	// No server: the call is allowed, and fails.
+	r.net.add(apiHost, apiAddr)
+	wantCallRefused(t, call(t, h2, "/v1/Call", "application/grpc", "trailers"), "14", codes.UpstreamUnreachable)
+	if o := r.journal.lastOutcome(t, 1); o.Status != 502 || o.Code != codes.UpstreamUnreachable {
+		t.Errorf("on record: %+v", o)
+	}
+	for name, q := range map[string]struct {
+		c        *http.Client
+		kind, te string
+	}{
+		"no te":              {h2, "application/grpc", ""},
+		"grpc-web":           {h2, "application/grpc-web", "trailers"},
+		"JSON":               {h2, "application/json", "trailers"},
+		"HTTP/1.1":           {h1, "application/grpc", "trailers"},
+		"HTTP/1.1 and no te": {h1, "application/grpc", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantDenial(t, call(t, q.c, "/pkg.Service/Call", q.kind, q.te), 403, codes.PathNotAllowed)
+		})
+	}
+}
+
+// call sends an empty message of gRPC.
+func call(t *testing.T, c *http.Client, path, kind, te string) *http.Response {
+	t.Helper()
+	q, err := http.NewRequest("POST", "https://"+apiHost+path, strings.NewReader("\x00\x00\x00\x00\x00"))
+	must(t, err)
+	q.Header.Set("Content-Type", kind)
+	if te != "" {
+		q.Header.Set("Te", te)
+	}
+	res, err := c.Do(q)
+	must(t, err)
+	t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+func wantCallRefused(t *testing.T, res *http.Response, status string, code codes.Code) {
+	t.Helper()
+	h := res.Header
+	body, err := io.ReadAll(res.Body)
+	must(t, err)
+	if res.StatusCode != 200 || len(body) > 0 || h.Get("Content-Type") != "application/grpc" || h.Get("Grpc-Status") != status || h.Get("Bawn-Code") != string(code) {
+		t.Errorf("got %s %v %q, want grpc-status %s and %s", res.Status, h, body, status, code)
+	}
+	said, err := url.PathUnescape(h.Get("Grpc-Message"))
+	must(t, err)
+	entry, _ := codes.Lookup(code)
+	if !strings.HasPrefix(said, string(code)+": "+entry.Meaning+" "+entry.Agent) {
+		t.Errorf("grpc-message %q", said)
 	}
 }

@@ -44,6 +44,7 @@ type exchange struct {
 	taken bool // nothing of the body is left on the agent's connection
 	mute  bool // no HTTP answer can be given: a refusal is a reset
 	grpc  bool
+	call  bool     // of gRPC, over HTTP/2: a refusal has to be in its words
 	ws    *opening // of a request that opens a WebSocket
 
 	pass *budget.Pass                    // what it is counted by; nil before it is let through
@@ -64,7 +65,7 @@ func (x *exchange) begin() {
 	x.start = c.s.cfg.Now()
 	x.host, x.port, x.path, x.query = names.Host{}, 0, "", ""
 	x.d, x.body, x.clear, x.taken, x.mute, x.ws = policy.Decision{}, nil, nil, false, false, nil
-	x.decided, x.answered, x.continued, x.grpc = false, false, false, false
+	x.decided, x.answered, x.continued, x.grpc, x.call = false, false, false, false, false
 	x.pass = nil
 	x.over.Store(nil)
 	x.rec = audit.Decision{

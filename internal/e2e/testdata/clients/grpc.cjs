@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Calls gRPC's interoperability server with @grpc/grpc-js: grpc.cjs HOST:PORT.
-// It prints the name of each case that passed; what fails ends the program.
+// It prints the name of each case that passed; what fails ends the program. With
+// a second argument it calls that one method, which has to fail, and prints the
+// status and what it says.
 const fs = require('fs')
 const path = require('path')
 const grpc = require('@grpc/grpc-js')
@@ -95,6 +97,10 @@ const cases = {
 }
 
 async function main() {
+  if (process.argv[3]) {
+    const err = await refused(unary(process.argv[3], {}))
+    return console.log(err.code + ' ' + err.details)
+  }
   for (const [name, run] of Object.entries(cases)) {
     try {
       await run()
