@@ -233,6 +233,7 @@ func (c *conn) tooMany(v verdict.Verdict, revision uint64) {
 func (c *conn) refuse(v verdict.Verdict, proto string) {
 	c.x.begin()
 	c.x.rec.Proto = proto
+	c.x.host, c.x.port = c.host, c.port // as far as they are known
 	c.x.record(v)
 	reset(c.raw)
 }

@@ -324,3 +324,15 @@ func TestI9PeerIsChecked(t *testing.T) {
 		t.Errorf("decision %+v", d)
 	}
 }
+
+// TestWhatIsNoTLSIsOnRecordWithItsName: the name and port that such a connection was
+// for are known, however it came, and whoever looks for them finds it.
+func TestWhatIsNoTLSIsOnRecordWithItsName(t *testing.T) {
+	r := newRig(t, strings.Replace(basic, "agents:", "      - {id: ssh, host: ssh.example.com, ports: [22/tcp]}\nagents:", 1))
+	c := r.connect(r.listen(netplan.Explicit), "ssh.example.com:22")
+	c.Write([]byte("SSH-2.0-OpenSSH_9.9\r\n")) //nolint:errcheck // the record tells
+	d := r.journal.lastDecision(t, 1)
+	if d.Code != codes.ProtocolError || d.Host != "ssh.example.com" || d.Port != 22 {
+		t.Errorf("on record: %+v", d)
+	}
+}

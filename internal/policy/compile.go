@@ -120,6 +120,7 @@ func compile(d *Document, known Known) (*Policy, Problems) {
 	d.each(func(_ *body, ru *rule) { chained(ru) })
 	emptyRules(d, &p.warnings)
 	deafWebSockets(d, &p.warnings)
+	speechlessTCP(d, &p.warnings)
 	p.missing(known)
 	p.grants(known, &problems)
 	return p, problems

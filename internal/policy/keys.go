@@ -87,7 +87,7 @@ func matchKeys() []key {
 			doc:     "A maintained set of rules for a provider, instead of a host.",
 			example: "openai", later: notYetEnforced},
 		{name: "ports", shape: listOf(shape{kind: kindPort, pattern: portPattern, saying: "a port from 1 to 65535, PORT/tcp or PORT/http"}),
-			doc:      "`443` and `443/tcp` are the same: TLS on that port, or with `inspect: none` any TCP. `8080/http` is HTTP without TLS. Port 80 is always HTTP without TLS, and has to be written to be allowed.",
+			doc:      "`443` and `443/tcp` are the same: TLS on that port, or with `inspect: none` any TCP. So `22/tcp` alone is TLS on port 22; ssh and databases need `inspect: none` beside it. `8080/http` is HTTP without TLS. Port 80 is always HTTP without TLS, and has to be written to be allowed.",
 			fallback: "`[443]`; in a `deny`, every port", example: "[443, 8080/http]"},
 		{name: "methods", shape: listOf(word(methodPattern, "a method in upper case, such as GET")),
 			doc:      "The HTTP methods. GET does not imply HEAD.",

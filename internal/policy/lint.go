@@ -5,6 +5,7 @@ package policy
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"bawn/internal/guard"
@@ -91,6 +92,27 @@ func emptyRules(d *Document, warnings *Problems) {
 		}
 	})
 }
+
+// speechlessTCP warns of rules with a port for TCP at which nothing but TLS is
+// understood: whoever waits there for the server to speak waits for nothing.
+func speechlessTCP(d *Document, warnings *Problems) {
+	d.each(func(_ *body, ru *rule) {
+		if ru.deny || ru.inspect != InspectFull {
+			return
+		}
+		for _, p := range ru.ports {
+			if p.Plain || p.Number == 443 || !slices.Contains(plainTCP, p.Number) && !slices.Contains(ru.asTCP, p.Number) {
+				continue
+			}
+			warnings.add(ru.at("ports"), ru.id+" ports", "write inspect: none for TCP that is not TLS, such as ssh or a database",
+				"port %d is taken for HTTPS, and a connection that does not begin with TLS is refused", p.Number)
+		}
+	})
+}
+
+// plainTCP are ports of protocols that do not begin with TLS: ssh, mail, MySQL and
+// PostgreSQL.
+var plainTCP = []uint16{22, 25, 587, 3306, 5432}
 
 // deafWebSockets warns of rules that allow WebSockets and never open one.
 func deafWebSockets(d *Document, warnings *Problems) {

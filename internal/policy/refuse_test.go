@@ -277,3 +277,22 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("%d warnings for a plain policy", n)
 	}
 }
+
+// TestTCPThatWouldNotPassIsWarnedOf: a port for ssh or a database at which nothing
+// but TLS is understood.
+func TestTCPThatWouldNotPassIsWarnedOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"{host: a.example, ports: [22/tcp]}":                     "line 5: p.1 ports: port 22 is taken for HTTPS, and a connection that does not begin with TLS is refused (write inspect: none",
+		"{host: a.example, ports: [9000/tcp]}":                   "port 9000 is taken for HTTPS",
+		"{host: a.example, ports: [443, 5432]}":                  "port 5432 is taken for HTTPS",
+		"{host: a.example, ports: [22/tcp], inspect: none}":      "",
+		"{host: a.example, ports: [8443/tcp], inspect: sni}":     "",
+		"{host: a.example, ports: [443/tcp, 8443, 22/http, 80]}": "",
+		"deny: {host: a.example, ports: [22/tcp]}":               "",
+	} {
+		w := load(t, rules(text)).Warnings(now)
+		if got := w.Error(); want == "" && len(w) > 0 || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

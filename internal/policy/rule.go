@@ -51,7 +51,8 @@ type rule struct {
 	spelled    string // the host as written
 	cidr       netip.Prefix
 	preset     string
-	ports      []Port // never nil in an allowing rule
+	ports      []Port   // never nil in an allowing rule
+	asTCP      []uint16 // of ports, those written PORT/tcp
 	methods    []string
 	paths      []glob
 	inspect    Inspect
@@ -265,6 +266,9 @@ func (r *reader) takePorts(n *yaml.Node, ru *rule, where string) {
 		default:
 			seen[p.Number] = true
 			ru.ports = append(ru.ports, p)
+			if strings.HasSuffix(c.Value, "/tcp") {
+				ru.asTCP = append(ru.asTCP, p.Number)
+			}
 		}
 	}
 }

@@ -211,6 +211,7 @@ const referenceFoot = `
 
 - A rule that has expired.
 - An empty list, which matches nothing.
+- A port written ` + "`PORT/tcp`" + `, or one of ssh, mail or a database, without ` + "`inspect: none`" + `: nothing but TLS is understood there.
 - A rule that another one covers, or that a ` + "`deny`" + ` leaves nothing of.
 - A registered agent whose profile the policy does not have.
 `
