@@ -126,7 +126,7 @@ func httpClients() []client {
 func websocket(line, name, port, want string) trial {
 	host := world.AllNames().WebSocket
 	return trial{
-		proto: "WebSocket", name: name, host: host, wire: "http/1.1",
+		proto: "WebSocket", name: name, host: host, wire: "websocket",
 		line: strings.NewReplacer("ADDRESS", "wss://"+host+port+"/echo").Replace(line),
 		check: func(out, token string) error {
 			return contains(want+"closed 4001 bye "+token+"\n")(out, token)

@@ -37,7 +37,7 @@ type trial struct {
 	host  string // host that it asks
 	line  string // shell line; TOKEN stands for a word of this run
 	check func(out, token string) error
-	wire  string            // protocol on record: http/1.1, h2, tcp, tls
+	wire  string            // protocol on record: http/1.1, h2, websocket, tcp, tls
 	mixed bool              // client and server have no protocol in common
 	not   map[string]string // arrival -> why it cannot work
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -226,15 +227,22 @@ func (h *host) evil(t *testing.T) (found []string) {
 	return found
 }
 
+// queries lists what the resolver was asked, but for the question by which the
+// self-test of Bawn finds out whether it answers: that has nothing of an agent's.
+func (h *host) queries(t *testing.T) []world.Query {
+	t.Helper()
+	all, err := h.w.DNS.Queries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(q world.Query) bool { return q.Name == "resolver-check.bawn.invalid" })
+}
+
 // strangers lists the questions to the resolver for names that no rule of
 // the usual policy covers.
 func (h *host) strangers(t *testing.T) (found []string) {
 	t.Helper()
-	queries, err := h.w.DNS.Queries()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, q := range queries {
+	for _, q := range h.queries(t) {
 		if !strings.Contains(usual, "host: "+q.Name+"\n") {
 			found = append(found, q.String())
 		}

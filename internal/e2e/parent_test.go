@@ -157,11 +157,7 @@ func (h *host) onlyTo(t *testing.T, port string) {
 	if to == 0 {
 		t.Error("nothing went to the parent")
 	}
-	queries, err := h.w.DNS.Queries()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, q := range queries {
+	for _, q := range h.queries(t) {
 		if strings.HasPrefix(q.From, world.HostAddr) && q.Name != h.w.Names.Parent {
 			t.Errorf("the host asked for %s", q)
 		}

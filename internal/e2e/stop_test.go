@@ -71,9 +71,20 @@ func TestStoppingBawnTellsWhoeverWaits(t *testing.T) {
 		t.Errorf("log -f: status %d:\n%s", follow.ProcessState.ExitCode(), &followed)
 	}
 	log := h.Log()
-	if !strings.HasSuffix(log, "bawn: stopped, and every agent with it\n") || !strings.Contains(log, "agent=dev status=137") || strings.Contains(log, "level=WARN") {
+	if !strings.HasSuffix(log, "bawn: stopped, and every agent with it\n") || !strings.Contains(log, "agent=dev status=137") || complains(log) {
 		t.Errorf("bawn up:\n%s", log)
 	}
+}
+
+// complains reports whether there is a warning in a log, but for those of the
+// self-test, which looks at the machine as well.
+func complains(log string) bool {
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "level=WARN") && !strings.Contains(line, `msg="doctor: a check warns"`) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestASecondInstallationHasNoUID: only one can have the firewall's table. That
