@@ -35,7 +35,7 @@ func (s *Server) openRoot() (*ca.Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the bundle for agents: %w", err)
 	}
-	bundle, err := ca.Bundle(system, root.Certificate())
+	bundle, err := ca.Bundle(system, s.operatorsRoots(), root.Certificate())
 	if err != nil {
 		return nil, fmt.Errorf("making the bundle for agents: %w", err)
 	}
@@ -50,6 +50,25 @@ func (s *Server) openRoot() (*ca.Root, error) {
 		return nil, err
 	}
 	return root, publishFile(o.Paths.Bundle(), bundle)
+}
+
+// operatorsRoots are those of upstream_roots: an agent whose TLS is passed on unread
+// has to know them as the proxy does. Without them agents trust less, so that this is
+// no reason not to start; the proxy says it, too, and does not.
+func (s *Server) operatorsRoots() []byte {
+	path := s.o.Config.UpstreamRoots
+	if path == "" {
+		return nil
+	}
+	roots, err := os.ReadFile(path)
+	if err == nil {
+		roots, err = ca.Bundle(roots)
+	}
+	if err != nil {
+		s.o.Log.Warn("agents do not trust the roots of upstream_roots", "file", path, "error", err)
+		return nil
+	}
+	return roots
 }
 
 // publishFile writes a file that everybody may read, unless it says the same

@@ -50,7 +50,7 @@ func (p Paths) Public() string { return filepath.Join(p.Lib(), "public") }
 // CACert is the root certificate that agents trust.
 func (p Paths) CACert() string { return filepath.Join(p.Public(), "ca.crt") }
 
-// Bundle is the system's roots and Bawn's, for variables that replace the
+// Bundle is the system's roots, the operator's and Bawn's, for variables that replace the
 // roots of a tool.
 func (p Paths) Bundle() string { return filepath.Join(p.Public(), "bundle.crt") }
 

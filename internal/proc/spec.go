@@ -29,7 +29,7 @@ const (
 // Names of the files below PublicPath, which is STATE/public on the host.
 const (
 	CAFile     = "ca.crt"      // Bawn's root alone, PEM
-	BundleFile = "bundle.crt"  // the system's roots and Bawn's, PEM
+	BundleFile = "bundle.crt"  // the system's roots, the operator's and Bawn's, PEM
 	JavaFile   = "cacerts.jks" // the same as a Java key store, password "changeit"; may be absent
 )
 
