@@ -51,6 +51,9 @@ func (a *app) backupCommand() *cobra.Command {
 // backup writes the archive to a new file, which is whole or not there.
 func (a *app) backup(ctx context.Context, to string, m backup.Manifest) (err error) {
 	f, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return &apitype.Error{Message: fmt.Sprintf("making a backup: %s is there already", to), Hint: "a backup replaces no file: name a new one, or remove this one first"}
+	}
 	if err != nil {
 		return fmt.Errorf("making a backup: %w", err)
 	}

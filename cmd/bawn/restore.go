@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"bawn/internal/backup"
 	"bawn/internal/netd"
 	"bawn/internal/netd/netdapi"
+	"bawn/internal/session"
 	"bawn/internal/store"
 	"bawn/internal/supervise"
 )
@@ -53,7 +56,7 @@ func (a *app) restore(ctx context.Context, from string, yes, check bool) error {
 		return fmt.Errorf("restoring: %w", err)
 	}
 	defer f.Close()
-	r := &backup.Restore{Paths: a.paths(), Now: time.Now(), Owner: accountIDs}
+	r := &backup.Restore{Paths: a.paths(), Now: time.Now(), Owner: accountIDs, By: whoRestores()}
 	most, err := a.restoreRoom()
 	if err != nil {
 		return err
@@ -74,6 +77,19 @@ func (a *app) restore(ctx context.Context, from string, yes, check bool) error {
 		return errors.New("nothing was restored: the word was not typed (--yes does not ask)")
 	}
 	return a.bringBack(ctx, r, f)
+}
+
+// whoRestores is this process's account, which the kernel knows, and the account
+// that the person logged in with, where something tells it.
+func whoRestores() backup.Caller {
+	by := backup.Caller{UID: uint32(os.Getuid()), PID: int32(os.Getpid())}
+	text, err := os.ReadFile("/proc/self/loginuid")
+	if uid, parsed := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32); err == nil && parsed == nil && uid != math.MaxUint32 {
+		by.Login = "kernel=" + strconv.FormatUint(uid, 10)
+	} else if uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 32); err == nil {
+		by.Login = "sudo=" + strconv.FormatUint(uid, 10)
+	}
+	return by
 }
 
 // restoreRoom is how many bytes can be unpacked on all file systems that a restore
@@ -143,9 +159,19 @@ func (a *app) bringBack(ctx context.Context, r *backup.Restore, f *os.File) erro
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stdout, "restored, with %s; what was there before is in %s\n", count(len(agents), "agent"), strings.Join(before, " and "))
+	fmt.Fprintf(a.stdout, "restored, with %s; what was there before is in %s\n", count(operators(agents), "agent"), strings.Join(before, " and "))
 	a.strangers(agents)
 	return nil
+}
+
+// operators counts the agents that "bawn agent list" shows: without the self-test's.
+func operators(agents []store.Agent) (n int) {
+	for _, g := range agents {
+		if g.Name != session.Doctor {
+			n++
+		}
+	}
+	return n
 }
 
 // agentsOf reads the agents of the archive's database, which this program must

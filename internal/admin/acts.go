@@ -121,8 +121,11 @@ func resultOf(err error) (audit.ActResult, codes.Code, string) {
 
 // did records what admin does by itself, in one step. The caller does it only
 // when the error is nil.
-func (s *Server) did(a audit.Act) error {
-	err := s.begin(&a, own())
+func (s *Server) did(a audit.Act) error { return s.didFor(a, own()) }
+
+// didFor records what somebody else has done already, in one step.
+func (s *Server) didFor(a audit.Act, who peercred.Peer) error {
+	err := s.begin(&a, who)
 	if err == nil {
 		s.end(&a, nil)
 	}

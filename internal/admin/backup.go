@@ -68,11 +68,14 @@ func (s *Server) tellRestored() error {
 	if err != nil || r == nil {
 		return err
 	}
-	err = s.did(audit.Act{
+	a := audit.Act{
 		Name: audit.ActBackupRestore, Object: r.SHA256,
 		Detail: fmt.Sprintf("at=%s made=%s version=%s record=%t", r.At.Format(timeForm), r.Made.Format(timeForm), r.Version, r.Record),
-	})
-	if err != nil {
+	}
+	if r.By.Login != "" {
+		a.Detail += " login:" + r.By.Login
+	}
+	if err := s.didFor(a, peercred.Peer{UID: r.By.UID, PID: r.By.PID}); err != nil {
 		return err
 	}
 	s.o.Log.Warn("this state was restored from a backup", "made", r.Made, "by_version", r.Version)

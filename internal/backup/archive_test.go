@@ -347,6 +347,19 @@ func TestTheRecordIsNeverSetBack(t *testing.T) {
 	wantFile(t, filepath.Join(bare.Paths.Journal("admin"), "admin-000000001-20260101.jsonl"), "journal/admin/admin-000000001-20260101.jsonl")
 }
 
+// TestAnArchiveWithoutTheRecordBringsNoPartOfIt: checkpoints of journals that are not
+// there would be a fault for ever, and another history under the same key would be
+// one that anchors speak against.
+func TestAnArchiveWithoutTheRecordBringsNoPartOfIt(t *testing.T) {
+	text := archive(t, Manifest{}, file("admin/audit.key"), file("admin/checkpoints/1"), file("admin/ca.key"))
+	bare := host(t, verified(t, text))
+	bare.run(t, text)
+	wantFile(t, bare.place("admin/ca.key"), "admin/ca.key")
+	if there(bare.Paths.AuditKey()) || there(bare.Paths.Checkpoints()) {
+		t.Error("it brought a part of the record")
+	}
+}
+
 // TestI13CountsAreNeverSetBack: what an agent has used up since the archive was
 // made stays used up; what this host knows nothing of comes from the archive.
 func TestI13CountsAreNeverSetBack(t *testing.T) {

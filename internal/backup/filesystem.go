@@ -138,7 +138,7 @@ func ownDirectory(dir string) error {
 type progress struct {
 	What   string `json:"what"`
 	Before string `json:"before"` // where what was there is kept; see keeps
-	Record bool   `json:"record"` // the host had no record when it began
+	Bare   bool   `json:"bare"`   // the host had no record when it began
 }
 
 var beforeForm = regexp.MustCompile(`^before-restore-[0-9]{8}-[0-9]{6}$`)
@@ -156,11 +156,15 @@ func (r *Restore) begun() *progress {
 
 // begin puts the marker, on the disk before anything is moved: without it, what is
 // half moved would be started.
-func (r *Restore) begin(record bool) (*progress, error) {
+func (r *Restore) begin() (*progress, error) {
 	if p := r.begun(); p != nil {
 		return p, nil
 	}
-	p := &progress{What: "bawn restore was interrupted", Before: "before-restore-" + r.Now.UTC().Format("20060102-150405"), Record: record}
+	bare, err := r.bare()
+	if err != nil {
+		return nil, err
+	}
+	p := &progress{What: "bawn restore was interrupted", Before: "before-restore-" + r.Now.UTC().Format("20060102-150405"), Bare: bare}
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,16 @@ type Restored struct {
 	Version string    `json:"version"`
 	SHA256  string    `json:"sha256"` // of the archive
 	Record  bool      `json:"record"` // whether the record came from the archive
+	By      Caller    `json:"by"`
+}
+
+// A Caller is who runs a restore.
+type Caller struct {
+	UID uint32 `json:"uid"`
+	PID int32  `json:"pid"`
+	// Login is the uid that the session logged in with, as far as it is known:
+	// "kernel=1000", or "sudo=1000" where only sudo says so.
+	Login string `json:"login,omitempty"`
 }
 
 // Took reads and removes what the last restore left for admin; nil if there was
@@ -68,13 +78,21 @@ type Restore struct {
 	// IDs gives the numbers of an account, by its name, on this host.
 	Owner func(name string) (uid, gid int, err error)
 	Said  func(string)
+	By    Caller
 }
 
 // Record reports whether the archive's record would be put back: only where the
 // host has none, and the archive has one.
 func (r *Restore) Record() (bool, error) {
+	bare, err := r.bare()
+	return bare && r.Manifest.Journals, err
+}
+
+// bare reports whether the host has no record, or had none when a restore began
+// that was interrupted.
+func (r *Restore) bare() (bool, error) {
 	if p := r.begun(); p != nil {
-		return p.Record, nil // what it found, before it put any of it back
+		return p.Bare, nil
 	}
 	for _, plane := range []string{"admin", "proxy"} {
 		entries, err := os.ReadDir(r.Paths.Journal(plane))
@@ -389,7 +407,7 @@ func (r *Restore) Place(ctx context.Context) (before []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := r.begin(record)
+	p, err := r.begin()
 	if err != nil {
 		return nil, fmt.Errorf("restoring: %w", err)
 	}
@@ -494,7 +512,7 @@ func (r *Restore) move(staged, before, name string) error {
 }
 
 func (r *Restore) tell(record bool) error {
-	text, err := json.Marshal(Restored{At: r.Now.UTC(), Made: r.Manifest.Made, Version: r.Manifest.Version, SHA256: r.SHA256, Record: record && r.Manifest.Journals})
+	text, err := json.Marshal(Restored{At: r.Now.UTC(), Made: r.Manifest.Made, Version: r.Manifest.Version, SHA256: r.SHA256, Record: record, By: r.By})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package e2e_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -67,14 +68,23 @@ func TestI8BackupAndRestore(t *testing.T) {
 	if err := h.Stop(); err != nil {
 		t.Fatal(err)
 	}
+	if r := h.root(t, operator.Binary+" backup "+archive); r.status == 0 || !strings.Contains(r.err, "name a new one") {
+		t.Errorf("over another backup: %s%s", r.out, r.err)
+	}
 	h.ok(t, operator.Binary+" backup "+later) // stopped: root does admin's part
 	h.ok(t, operator.Binary+" restore --check "+later)
 
 	out := h.ok(t, operator.Binary+" restore --yes "+archive)
+	if !strings.Contains(out, "restored, with 2 agents;") { // dev and guest
+		t.Errorf("the self-test's agent is counted: %s", out)
+	}
 	if !strings.Contains(out, "agent late is not in the backup") {
 		t.Errorf("said: %s", out)
 	}
 	h.comesBack(t, "kept\n")
+	if acts := h.bawn(t, "audit", "acts"); !regexp.MustCompile(`root.*backup\.restore|backup\.restore.*root`).MatchString(acts) {
+		t.Errorf("who restored: %s", acts)
+	}
 	if agents := h.bawn(t, "agent", "list"); strings.Contains(agents, "late") || !strings.Contains(agents, "dev") {
 		t.Errorf("agents: %s", agents)
 	}
@@ -96,13 +106,35 @@ func TestI8BackupAndRestore(t *testing.T) {
 	if err := h.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	h.ok(t, "rm -rf /var/lib/bawn; for a in dev guest late; do userdel bawn-$a; groupdel bawn-$a; done 2>/dev/null; userdel bawn-proxy; userdel bawn-admin; true")
+	const empty = "rm -rf /var/lib/bawn; for a in dev guest late; do userdel bawn-$a; groupdel bawn-$a; done 2>/dev/null; userdel bawn-proxy; userdel bawn-admin; true"
+	h.ok(t, empty)
 	h.ok(t, operator.Binary+" restore --yes "+archive)
 	h.comesBack(t, "kept\n")
 	h.ok(t, operator.Binary+" audit verify")
 	all := h.generations(t)
 	if len(now) == 0 || all[len(all)-1].Epoch <= now[len(now)-1].Epoch {
 		t.Errorf("generations %v on the new host, %v on the old", all, now)
+	}
+
+	// Once more, from an archive without the record and without agents' files: a
+	// record begins anew.
+	if err := h.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	h.ok(t, empty)
+	if out := h.ok(t, operator.Binary+" restore --yes "+later); !strings.Contains(out, "restored, with 3 agents;") {
+		t.Errorf("said: %s", out)
+	}
+	if err := h.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if status, code := h.curl(t, "dev", "https://api.example.com/"); status != "200" {
+		t.Errorf("without the record: %s %s", status, code)
+	}
+	h.ok(t, operator.Binary+" audit verify")
+	bare := h.generations(t)
+	if len(bare) != 1 || bare[0].Epoch <= went[len(went)-1].Epoch {
+		t.Errorf("generations %v on the bare host, %v at the backup", bare, went)
 	}
 }
 
