@@ -157,19 +157,19 @@ func printProof(out io.Writer, rep proof.Report, notes []string) error {
 	line := func(format string, args ...any) { fmt.Fprintln(&b, termfilter.Line(fmt.Sprintf(format, args...))) }
 	line("key %s", rep.Key)
 	for _, s := range rep.Series {
-		line("%s: records %d to %d in %d files; %d checkpoints cover up to record %d (signed %s)", s.Series, s.First, s.Last, s.Files, s.Checkpoints, s.Covered, since(s.Signed))
+		line("%s: records %d to %d in %s; %s cover up to record %d (signed %s)", s.Series, s.First, s.Last, count(s.Files, "file"), count(int(s.Checkpoints), "checkpoint"), s.Covered, since(s.Signed))
 		if s.Gone {
 			line("  older files are gone, as retention removes them: nothing is said of records before %d (%s)", s.First, since(s.Oldest))
 		}
 		if s.Beyond > 0 {
-			line("  %d records behind that are held by the chain alone, and the newest of them by nothing", s.Beyond)
+			line("  %s behind that: held by the chain alone, and the newest by nothing", counted(int64(s.Beyond), "record"))
 		}
 		for _, t := range s.Torn {
 			line("  torn by a crash, no fault: %d bytes at byte %d of %s", t.Bytes, t.From, t.File)
 		}
 	}
 	if c := rep.Choice; c != nil {
-		line("%d records are proven to be in the record, each as it was written", c.Records)
+		line("%s proven to be in the record as written", counted(int64(c.Records), "record"))
 		line("chosen, as the file says: %s", c.Says)
 		if c.Unrelated > 0 {
 			line("%s of another size than the checkpoints in the file, and nothing is said by that: export whole series to compare", count(c.Unrelated, "anchor"))

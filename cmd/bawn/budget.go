@@ -70,6 +70,7 @@ func printBudgets(out io.Writer, b apitype.Budgets) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", termfilter.Line(u.Agent), bound, quota.Show(what, u.Used), quota.Show(what, max(0, u.Limit-u.Used)), anew,
 			termfilter.Line(fmt.Sprintf("%s, line %d", u.Origin, u.Line)))
 	}
+	fmt.Fprintf(w, "as of %s: the proxy reports once a second\n", clock(b.At))
 	return w.Flush()
 }
 

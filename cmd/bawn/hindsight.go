@@ -107,7 +107,7 @@ func (a *app) printReplay(r hindsight.Report) error {
 	if r.Note != "" {
 		fmt.Fprintln(a.stderr, "note: "+termfilter.Line(r.Note))
 	}
-	fmt.Fprintf(&b, "%d records: %d still allowed, %d still denied\n", r.Records, r.StillAllowed, r.StillDenied)
+	fmt.Fprintf(&b, "%s: %d still allowed, %d still denied\n", counted(int64(r.Records), "record"), r.StillAllowed, r.StillDenied)
 	for _, part := range []struct {
 		rows []hindsight.Row
 		head string

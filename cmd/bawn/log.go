@@ -41,6 +41,12 @@ STATUS is the HTTP status of the answer, UP and DOWN are bytes to and from the
 server. A request that was refused has none, and one that goes on or ended within
 the last second has none yet. All fields are in --json.
 
+VERDICT is allow or deny. "ended" marks a second row of a request that was allowed:
+what came of it, where its first row was printed before that was known (with -f).
+With --plane admin it says what came of an operator's act: done, refused (nothing was
+changed) or failed; "-" is an act of which no end is on record.
+"bawn codes CODE" explains a code.
+
 Filters are answered from the audit index, and all that are given have to hold.
 With --limit, what is older than the page follows with --before. --by adds
 up instead of listing; its columns are those of "bawn usage", see its --help.`,

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"bawn/internal/audit"
+	"bawn/internal/codes"
 	"bawn/internal/verdict"
 )
 
@@ -22,6 +23,8 @@ type logTable struct {
 	widths []int
 	held   [][]string // rows that wait, so that the first are as wide as the rest
 	most   int        // rows that may wait
+	follow bool       // heads are printed again when a column has grown
+	grown  bool
 }
 
 // heldRows is how many rows a table that is not followed looks ahead.
@@ -33,23 +36,37 @@ var columns = []struct {
 	head  string
 	width int
 }{
-	{"TIME", len(time.DateTime)}, {"AGENT", 8}, {"USER", 12}, {"VERDICT", 7}, {"CODE", 18}, {"STATUS", 6}, {"UP", 5}, {"DOWN", 5}, {"WHAT", 0},
+	{"TIME", len(time.DateTime)}, {"AGENT", 10}, {"USER", 20}, {"VERDICT", 7}, {"CODE", longestCode()}, {"STATUS", 6}, {"UP", 8}, {"DOWN", 8}, {"WHAT", 0},
 }
 
 func newLogTable(out io.Writer, follow bool) *logTable {
-	t := &logTable{out: out, widths: make([]int, len(columns))}
+	t := &logTable{out: out, widths: make([]int, len(columns)), follow: follow}
 	if !follow {
 		t.most = heldRows
 	}
-	heads := make([]string, len(columns))
 	for i, c := range columns {
-		heads[i] = c.head
 		if follow {
 			t.widths[i] = c.width
 		}
 	}
-	t.hold(heads)
+	t.hold(heads())
+	t.grown = false
 	return t
+}
+
+func heads() []string {
+	list := make([]string, len(columns))
+	for i, c := range columns {
+		list[i] = c.head
+	}
+	return list
+}
+
+func longestCode() (n int) {
+	for _, e := range codes.Catalogue() {
+		n = max(n, len(e.Code))
+	}
+	return n
 }
 
 // hold lets a row wait and makes room for it. Everything in it may be what an
@@ -57,7 +74,9 @@ func newLogTable(out io.Writer, follow bool) *logTable {
 func (t *logTable) hold(row []string) {
 	for i := range row {
 		row[i] = dash(row[i])
-		t.widths[i] = max(t.widths[i], utf8.RuneCountInString(row[i]))
+		n := utf8.RuneCountInString(row[i])
+		t.grown = t.grown || n > t.widths[i] && i < len(row)-1 // nothing is behind the last
+		t.widths[i] = max(t.widths[i], n)
 	}
 	t.held = append(t.held, row)
 }
@@ -76,6 +95,10 @@ func (t *logTable) add(e audit.Entry) error {
 // flush prints what waits.
 func (t *logTable) flush() error {
 	var b strings.Builder
+	if t.follow && t.grown {
+		t.held = append([][]string{heads()}, t.held...)
+	}
+	t.grown = false
 	for _, row := range t.held {
 		for i, cell := range row {
 			b.WriteString(cell)

@@ -69,7 +69,7 @@ func (a *app) root() *cobra.Command {
 	root := group(&cobra.Command{
 		Use:           "bawn",
 		Short:         "The boundary for autonomous AI agents",
-		Long:          "Bawn holds autonomous agents behind one gate: their own account, their own network\nplace, and an egress proxy that judges every request and keeps it on record.",
+		Long:          "Bawn holds autonomous agents behind one gate: their own account, their own network\nplace, and an egress proxy that judges every request and keeps it on record.\n\n\"bawn completion bash\" (or zsh, fish) prints what a shell needs to complete commands\nand names of agents.",
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -79,7 +79,7 @@ func (a *app) root() *cobra.Command {
 		},
 	},
 		a.upCommand(), a.statusCommand(), a.doctorCommand(),
-		a.agentCommand(), a.policyCommand(), a.runCommand(), a.logCommand(), a.budgetCommand(), a.metricsCommand(), a.whoCommand(), a.usageCommand(), a.reportCommand(), a.auditCommand(),
+		a.agentCommand(), a.policyCommand(), a.runCommand(), a.logCommand(), a.budgetCommand(), a.metricsCommand(), a.whoCommand(), a.usageCommand(), a.reportCommand(), a.auditCommand(), a.codesCommand(),
 		a.allowCommand(), a.grantsCommand(), a.revokeCommand(),
 		a.installCommand(), a.uninstallCommand(), a.backupCommand(), a.restoreCommand(),
 		a.netdCommand(), a.adminCommand(), a.proxyCommand(), a.probeCommand(),

@@ -137,6 +137,9 @@ func (s *Server) warningsOf(ctx context.Context, agent string) []string {
 			list = append(list, text)
 		}
 	}
+	if p.Agent(agent) == nil {
+		list = append(list, fmt.Sprintf("the policy in force does not name agent %s: everything that it asks for is denied until it does", agent))
+	}
 	return list
 }
 

@@ -157,6 +157,18 @@ func (s *Server) grantWarnings(p *policy.Policy, g store.Grant) []string {
 	return nil
 }
 
+// short writes a time without the parts that are nothing: 24h, not 24h0m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
 // newGrant reads what is asked for.
 func (s *Server) newGrant(ctx context.Context, a apitype.AddGrant, peer peercred.Peer) (store.Grant, error) {
 	agent, err := s.agent(ctx, a.Agent)
@@ -166,8 +178,8 @@ func (s *Server) newGrant(ctx context.Context, a apitype.AddGrant, peer peercred
 	longest := s.o.Config.Grants.Max
 	if a.Seconds < 1 || a.Seconds > int64(longest/time.Second) {
 		return store.Grant{}, &apitype.Error{Status: http.StatusBadRequest,
-			Message: fmt.Sprintf("grant: a time of 1s to %s is needed", longest),
-			Hint:    "grants: max: in the configuration bounds it; what is to stay belongs into the policy"}
+			Message: fmt.Sprintf("grant: a time from 1s to %s is needed", short(longest)),
+			Hint:    "grants: max: in the configuration bounds it; what is to stay belongs in the policy"}
 	}
 	rule, err := policy.ParseRule(a.Rule)
 	if err != nil {

@@ -104,8 +104,8 @@ func TestGrantsThatAreRefused(t *testing.T) {
 	}{
 		{"ghost", "a.example", 60, `no agent "ghost"`},
 		{"doctor", "a.example", 60, `no agent "doctor"`},
-		{"dev", "a.example", 0, "a time of 1s to 24h0m0s is needed"},
-		{"dev", "a.example", 24*3600 + 1, "a time of 1s to 24h0m0s is needed"},
+		{"dev", "a.example", 0, "a time from 1s to 24h is needed"},
+		{"dev", "a.example", 24*3600 + 1, "a time from 1s to 24h is needed"},
 		{"dev", "*.com", 60, "too wide"},
 		{"dev", "GET", 60, "wants a rule"},
 		{"dev", "{deny: {host: a.example}}", 60, "only allows"},
@@ -237,5 +237,34 @@ func TestI2AGrantThatFitsNoMoreIsLeftOut(t *testing.T) {
 	}
 	if _, err := lease.Check(snap, nil); err == nil {
 		t.Error("a candidate that a grant does not fit was taken")
+	}
+}
+
+func TestANewAgentThatThePolicyDoesNotNameIsWarnedOf(t *testing.T) {
+	s, _ := withPolicy(t)
+	if got := s.warningsOf(t.Context(), "other"); len(got) != 1 || !strings.Contains(got[0], "does not name agent other") {
+		t.Errorf("%q", got)
+	}
+	if got := s.warningsOf(t.Context(), "dev"); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestATimeIsWrittenShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{24 * time.Hour: "24h", 90 * time.Minute: "1h30m", time.Minute: "1m", 10 * time.Second: "10s", time.Hour + 10*time.Minute: "1h10m"} {
+		if got := short(d); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func TestWrongFiltersSayWhatToDo(t *testing.T) {
+	_, err := filterHost("*.example.com")
+	if e, ok := errors.AsType[*apitype.Error](err); !ok || !strings.Contains(e.Hint, "--by host") {
+		t.Errorf("%v", err)
+	}
+	_, err = filterCode("a,b")
+	if e, ok := errors.AsType[*apitype.Error](err); !ok || !strings.Contains(e.Hint, "bawn codes") {
+		t.Errorf("%v", err)
 	}
 }

@@ -115,7 +115,10 @@ func filterHost(s string) (string, error) {
 	}
 	h, err := names.Parse(s)
 	if err != nil {
-		return "", badRequest("log: host: %v", err)
+		return "", &apitype.Error{
+			Status: http.StatusBadRequest, Message: fmt.Sprintf("log: host: %v", err),
+			Hint: `--host takes one exact name; "bawn log --by host" shows all of them`,
+		}
 	}
 	return h.String(), nil
 }
@@ -137,7 +140,7 @@ func filterVerdict(s string) (*verdict.Effect, error) {
 func filterCode(s string) (codes.Code, error) {
 	code := codes.Code(s)
 	if _, ok := codes.Lookup(code); !ok && s != "" {
-		return "", &apitype.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("log: there is no code %q", s), Hint: "docs/codes.md lists all codes"}
+		return "", &apitype.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("log: there is no code %q", s), Hint: `one exact code; "bawn codes" lists all, "bawn log --by code" those that came up`}
 	}
 	return code, nil
 }

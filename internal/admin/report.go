@@ -151,7 +151,7 @@ func (a *agentSums) report() apitype.AgentReport {
 	for code, n := range a.codes {
 		d := apitype.Denial{Code: code, Count: n, New: !a.knownCodes[code]}
 		if e, ok := codes.Lookup(codes.Code(code)); ok {
-			d.Guidance = e.Operator
+			d.Guidance = e.OperatorFor(a.out.Agent)
 		}
 		out.Codes = append(out.Codes, d)
 	}

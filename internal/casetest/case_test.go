@@ -207,11 +207,11 @@ func TestMain(t *testing.T) {
 		status int
 		want   string
 	}{
-		"a case that passes":    {[]string{good}, 0, "1 cases: 1 passed, 0 failed, 0 cannot be read"},
+		"a case that passes":    {[]string{good}, 0, "1 case: 1 passed, 0 failed, 0 cannot be read"},
 		"a case that fails":     {[]string{bad}, 1, "FAIL  " + bad + ": verdict 1: wanted deny, got allow"},
 		"a file that is none":   {[]string{broken}, 2, "section nonsense: unknown section"},
 		"a folder with all":     {[]string{dir}, 2, "3 cases: 1 passed, 1 failed, 1 cannot be read"},
-		"one file named twice":  {[]string{good, filepath.Dir(good)}, 0, "1 cases"},
+		"one file named twice":  {[]string{good, filepath.Dir(good)}, 0, "1 case"},
 		"a file that is absent": {[]string{filepath.Join(dir, "nothing.txtar")}, 2, "no such file"},
 		"a folder without":      {[]string{empty}, 2, "no case file"},
 		"no argument":           {nil, 2, "wants at least one"},

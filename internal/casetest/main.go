@@ -63,7 +63,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		print(stdout, r)
 	}
 	if !asJSON {
-		fmt.Fprintf(stdout, "%d cases: %d passed, %d failed, %d cannot be read\n", len(files), len(files)-failed-unreadable, failed, unreadable)
+		cases := "cases"
+		if len(files) == 1 {
+			cases = "case"
+		}
+		fmt.Fprintf(stdout, "%d %s: %d passed, %d failed, %d cannot be read\n", len(files), cases, len(files)-failed-unreadable, failed, unreadable)
 	}
 	switch {
 	case unreadable > 0:

@@ -3,7 +3,10 @@
 
 package codes
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // An Entry is what the catalogue says of a code.
 type Entry struct {
@@ -66,6 +69,18 @@ func index(all []Entry) map[Code]int {
 		m[e.Code] = i
 	}
 	return m
+}
+
+// OperatorFor is what an operator can do, with the code in place of its name, and
+// the agent's where one is given.
+func (e Entry) OperatorFor(agent string) string {
+	s := strings.ReplaceAll(e.Operator, "--code CODE", "--code "+string(e.Code))
+	if agent != "" {
+		s = strings.ReplaceAll(s, "--agent NAME", "--agent "+agent)
+		s = strings.ReplaceAll(s, "bawn budget NAME", "bawn budget "+agent)
+		s = strings.ReplaceAll(s, "bawn policy explain AGENT ", "bawn policy explain "+agent+" ")
+	}
+	return s
 }
 
 // Catalogue lists every code, in the order of its groups.

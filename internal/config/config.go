@@ -183,7 +183,7 @@ func (c Config) Validate() error {
 }
 
 // maxGrant is the longest that a grant may hold at all: what is wanted for
-// longer belongs into the policy.
+// longer belongs in the policy.
 const maxGrant = 90 * 24 * time.Hour
 
 func absolute(where, path string) error {

@@ -102,6 +102,7 @@ var shownBy = map[string][][]string{
 	"audit verify":     {{}, {"--json"}},
 	"backup":           {{"/tmp/backup-of-oper"}}, // refused: it needs root
 	"budget":           {{}, {"dev"}, {hostileText[0]}},
+	"codes":            {{}, {"--json"}, {"host_not_allowed"}, {hostileText[0]}},
 	"doctor":           {{}, {"--json"}},
 	"grants":           {{}, {"--json"}},
 	"help":             {{}, {hostileText[0]}},

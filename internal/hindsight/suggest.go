@@ -177,7 +177,7 @@ func (s *suggester) suggestable(d *audit.Decision, a asked) bool {
 // says that an operator can do.
 func (s *suggester) aside(agent, code, sample string, at time.Time, n uint64) {
 	entry, _ := codes.Lookup(codes.Code(code))
-	s.asideWhy(agent, code, entry.Operator, sample, at, n)
+	s.asideWhy(agent, code, entry.OperatorFor(agent), sample, at, n)
 }
 
 func (s *suggester) asideWhy(agent, code, why, sample string, at time.Time, n uint64) {

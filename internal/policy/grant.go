@@ -44,7 +44,7 @@ func (g Grant) read(r *reader) (*rule, Problems) {
 		return nil, unlined(r.problems)
 	}
 	for _, refused := range [][2]string{
-		{"deny", "a grant only allows: what is to be denied belongs into the policy"},
+		{"deny", "a grant only allows: what is to be denied belongs in the policy"},
 		{"expires", "a grant ends when --for says"},
 		{"id", "a grant has an id of its own"},
 	} {
