@@ -4,6 +4,7 @@
 package policy
 
 import (
+	_ "embed" // of the recipes
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -116,7 +117,7 @@ func Reference() []byte {
 	writeKeys(&b, "A rule", "An element of `rules`. It has exactly one of `host`, `cidr`, `preset` and `deny`.", rule)
 	writeKeys(&b, "Inside deny", "Exactly one of `host`, `cidr` and `preset`. `expires`, `reason` and `id` may stand beside `deny` instead.", lookup(rule, "deny").shape.keys)
 	writeKeys(&b, "Budgets", budgetsLead, lookup(profile, "budgets").shape.keys)
-	b.WriteString(referenceFoot)
+	b.WriteString(referenceFoot + recipes)
 	return []byte(b.String())
 }
 
@@ -195,6 +196,11 @@ What rules mean:
 - The name and the port are judged before anything is resolved; method and path before a byte of the body is read.
 - A key that this build cannot enforce refuses the policy. It is never ignored.
 `
+
+// recipes are the part of the reference that is written by hand.
+//
+//go:embed recipes.md
+var recipes string
 
 const referenceFoot = `
 ## What is refused although it has the right form
