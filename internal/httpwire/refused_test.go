@@ -281,6 +281,19 @@ func shown(s string) string {
 
 const docHead = `# What the HTTP/1.1 codec refuses
 
+## What to do
+
+What real clients, libraries and servers send passes. When one of these refusals comes up all the same:
+
+- ` + "`" + `bawn log --code header_invalid` + "`" + ` shows who sent what, and the detail what was wrong with it (so do the other codes below). ` + "`" + `bawn codes CODE` + "`" + ` says what a code means.
+- A refused request was written by a program that breaks the standard, or by somebody who tries whether two readers take it in two ways. Update or mend the program: no rule of a policy can allow it.
+- What is not HTTP at all needs a rule that says so: ` + "`" + `ports: [PORT/tcp]` + "`" + ` with ` + "`" + `inspect: none` + "`" + `.
+- A refused response (502 for the agent) is the server's fault: tell whoever runs it.
+
+The tables at the end are for those who review Bawn: each row is a case of a test.
+
+## What is refused and tolerated
+
 Generated from the tests of ` + "`internal/httpwire`" + `; do not edit. Sections are those of RFC 9112 unless the row names another document. The same reader serves agents and upstreams. A refused request is answered 400 (431 for a head over its limits) with its code and the connection is closed; a refused response becomes 502.
 
 Tolerated, because what goes out is written anew and is the same to every reader:
