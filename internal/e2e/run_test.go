@@ -54,6 +54,7 @@ func TestWorkIsTheOperators(t *testing.T) {
 			t.Errorf("%s: wrote %q (%v)", placement, text, err)
 		}
 	}
+	h.asOperator(t, `[ "$(stat -c %U:%G project/dev)" = "$(stat -c %U:%G project/file)" ]`)
 	h.asOperator(t, "echo more >>project/dev && rm project/guest") // the operator owns what the agents made
 }
 

@@ -64,10 +64,13 @@ func (s *Server) checkSpec(spec *netdapi.StartSpec, files []*os.File) error {
 // whatever admin believes: root's system directories, and Bawn's own, never
 // are.
 func (s *Server) checkMounts(spec *netdapi.StartSpec, files []*os.File) error {
-	mounts := append([]netdapi.Mount{}, spec.Lends...)
+	var mounts []*netdapi.Mount
+	for i := range spec.Lends {
+		mounts = append(mounts, &spec.Lends[i])
+	}
 	for _, m := range []*netdapi.Mount{spec.Work, spec.Repo} {
 		if m != nil {
-			mounts = append(mounts, *m)
+			mounts = append(mounts, m)
 		}
 	}
 	used := map[int]bool{}
@@ -87,14 +90,15 @@ func (s *Server) checkMounts(spec *netdapi.StartSpec, files []*os.File) error {
 		}
 		used[m.FD] = true
 		write := spec.Work != nil && m.FD == spec.Work.FD
-		if err := s.checkMount(m, operator, loans, files[m.FD], write); err != nil {
+		if err := s.checkMount(m, operator.UID, loans, files[m.FD], write); err != nil {
 			return netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: directory %s: %v", m.Path, err)
 		}
+		m.OwnerGID = s.ownGroup(operator, m.OwnerUID)
 	}
 	return nil
 }
 
-func (s *Server) checkMount(m netdapi.Mount, operator uint32, loans []lending.Loan, dir *os.File, write bool) error {
+func (s *Server) checkMount(m *netdapi.Mount, operator uint32, loans []lending.Loan, dir *os.File, write bool) error {
 	if netplan.IsAgentUID(m.OwnerUID) {
 		return fmt.Errorf("its owner, uid %d, is an agent", m.OwnerUID)
 	}
@@ -111,31 +115,41 @@ func (s *Server) checkMount(m netdapi.Mount, operator uint32, loans []lending.Lo
 	return s.checkLendable(dir)
 }
 
+// ownGroup is the group that the owner of a directory works in, if it is the owner
+// who lends it, so that what an agent makes there has it. The group of operators is
+// nothing that an agent is lent, whoever works in it.
+func (s *Server) ownGroup(operator peercred.Peer, owner uint32) uint32 {
+	if operator.UID != owner || operator.GID == s.o.OperatorGID {
+		return 0
+	}
+	return operator.GID
+}
+
 // operator finds the account that stands behind the directories, and which it
 // has lent: the kernel names the one on the socket that came along, and keeps
 // the other in it.
-func (s *Server) operator(spec *netdapi.StartSpec, files []*os.File, mounts int) (uint32, []lending.Loan, error) {
+func (s *Server) operator(spec *netdapi.StartSpec, files []*os.File, mounts int) (peer peercred.Peer, loans []lending.Loan, err error) {
 	if spec.Operator == nil {
 		if mounts > 0 {
-			return 0, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: directories need the operator's socket")
+			return peer, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: directories need the operator's socket")
 		}
-		return 0, nil, nil
+		return peer, nil, nil
 	}
 	if n := *spec.Operator; n < 0 || n >= len(files) {
-		return 0, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket is descriptor %d of %d", n, len(files))
+		return peer, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket is descriptor %d of %d", n, len(files))
 	}
-	peer, err := peercred.OfFile(files[*spec.Operator])
+	peer, err = peercred.OfFile(files[*spec.Operator])
 	if err != nil {
-		return 0, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket: %v", err)
+		return peer, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket: %v", err)
 	}
 	if peer.UID != 0 && !peer.InGroup(s.o.OperatorGID) {
-		return 0, nil, netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: uid %d is no operator", peer.UID)
+		return peer, nil, netdapi.Errorf(netdapi.CodeNotPermitted, "starting session: uid %d is no operator", peer.UID)
 	}
-	loans, err := lending.Read(files[*spec.Operator])
+	loans, err = lending.Read(files[*spec.Operator])
 	if err != nil {
-		return 0, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket: %v", err)
+		return peer, nil, netdapi.Errorf(netdapi.CodeBadRequest, "starting session: the operator's socket: %v", err)
 	}
-	return peer.UID, loans, nil
+	return peer, loans, nil
 }
 
 // A place is a directory as the kernel knows it, whatever its path.

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -349,9 +350,16 @@ func loanOf(t *testing.T, f *os.File, write bool) lending.Loan {
 // signedBy signs loans as uid and gid.
 func signedBy(t *testing.T, uid, gid int, loans ...lending.Loan) *os.File {
 	t.Helper()
+	return signedIn(t, uid, gid, uint32(gid), loans...)
+}
+
+// signedIn is signedBy with a supplementary group.
+func signedIn(t *testing.T, uid, gid int, also uint32, loans ...lending.Loan) *os.File {
+	t.Helper()
 	made := make(chan *os.File)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread's account ends with it
+		unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&also)), 0)
 		unix.RawSyscall(unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid))
 		unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid))
 		f, _ := lending.Sign(loans)

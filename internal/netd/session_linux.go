@@ -250,7 +250,7 @@ func (r *running) procSpec(files []*os.File) proc.Spec {
 		if m == nil {
 			return nil
 		}
-		return &proc.Mount{Dir: files[m.FD], Path: m.Path, OwnerUID: m.OwnerUID}
+		return &proc.Mount{Dir: files[m.FD], Path: m.Path, OwnerUID: m.OwnerUID, OwnerGID: m.OwnerGID}
 	}
 	out := proc.Spec{
 		Session: s.Identity.Session, Agent: s.Identity.Agent, UID: s.UID, GID: s.UID,

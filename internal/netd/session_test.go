@@ -536,12 +536,57 @@ func TestWorkspaceIsTheOperators(t *testing.T) {
 	if got := output(t, files); got != fmt.Sprintf("/project\n%d\n", devUID) {
 		t.Errorf("output %q", got)
 	}
-	info, err := os.Stat(filepath.Join(dir, "file"))
+	if uid, _ := ownersOf(t, filepath.Join(dir, "file")); uid != otherUID {
+		t.Errorf("the file belongs to uid %d outside", uid)
+	}
+}
+
+func ownersOf(t *testing.T, name string) (uid, gid uint32) {
+	t.Helper()
+	info, err := os.Stat(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if uid := info.Sys().(*syscall.Stat_t).Uid; uid != otherUID {
-		t.Errorf("the file belongs to uid %d outside", uid)
+	st := info.Sys().(*syscall.Stat_t)
+	return st.Uid, st.Gid
+}
+
+// TestWhatAnAgentMakesHasTheOwnersGroup: the kernel's word for the group of whoever
+// lends the directory, but never the group of operators, and nobody's where it is
+// another who lends.
+func TestWhatAnAgentMakesHasTheOwnersGroup(t *testing.T) {
+	r, c, _ := withAgent(t)
+	const owner, group, nogroup = 4711, 4713, 65534
+	for name, x := range map[string]struct{ uid, gid, want int }{
+		"operators": {owner, operatorGID, nogroup},
+		"root":      {0, 0, nogroup},
+		"owner":     {owner, group, group},
+	} {
+		dir := t.TempDir()
+		if err := os.Chown(dir, owner, group); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := r.spec("/bin/sh", "-c", "echo made > file; stat -c %g file")
+		spec.Work = &netdapi.Mount{FD: 0, Path: "/project", OwnerUID: owner}
+		spec.Operator = new(int)
+		*spec.Operator = 1
+		proof := signedIn(t, x.uid, x.gid, operatorGID, loanOf(t, f, true))
+		files, err := c.Start(t.Context(), spec, []*os.File{f, proof})
+		f.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := output(t, files); got != fmt.Sprintf("%d\n", devUID) {
+			t.Errorf("%s: output %q", name, got)
+		}
+		r.exit()
+		if uid, gid := ownersOf(t, filepath.Join(dir, "file")); uid != owner || gid != uint32(x.want) {
+			t.Errorf("%s: the file is of %d:%d outside", name, uid, gid)
+		}
 	}
 }
 

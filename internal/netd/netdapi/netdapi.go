@@ -112,6 +112,9 @@ type Mount struct {
 	FD       int    `json:"fd"`        // place among the packet's descriptors, from 0
 	Path     string `json:"path"`      // where the agent sees it, absolute
 	OwnerUID uint32 `json:"owner_uid"` // shown to the agent as its own uid
+	// OwnerGID is the owner's own group, which netd takes from the operator's socket
+	// and from nobody's word; 0: none.
+	OwnerGID uint32 `json:"-"`
 }
 
 // Limits bounds what one session may use.
