@@ -160,12 +160,23 @@ func tunnels(agent string, h names.Host, seen []*Seen, others []SuggestedRule) [
 			Agent: agent, Host: h.String(), Ports: []string{p.String()}, Methods: []string{"HEAD"}, Paths: []string{"/"},
 			Guard: "read-only", Claims: byPort[port], Tunnel: true,
 		}
-		if port != 443 && port != 80 {
-			r.Marks = append(r.Marks, "if this is no HTTP, it needs ports: ["+p.String()+"/tcp] and inspect: none, under which nothing is judged but the name")
-		}
+		r.Raw = rawPort(port, byPort[port])
 		rules = append(rules, r)
 	}
 	return rules
+}
+
+// rawPort is the port that a rule for TCP which is no HTTP would be for: the one that
+// was seen or, of a name of which only a look-up was seen, that of ssh. 0 says that it
+// was HTTPS or HTTP in all likelihood.
+func rawPort(port uint16, seen []Seen) uint16 {
+	switch {
+	case !slices.ContainsFunc(seen, func(one Seen) bool { return one.form != formDNS }):
+		return 22
+	case port == 443 || port == 80:
+		return 0
+	}
+	return port
 }
 
 // allowedBy adds one to the claims of a rule that lets its connection open, if

@@ -63,6 +63,7 @@ type SuggestedRule struct {
 	Wider   []string `json:"wider,omitempty"`  // patterns that stand for many of the paths, and for more than was seen
 	Claims  []Seen   `json:"claims"`           // what it allows
 	Tunnel  bool     `json:"tunnel,omitempty"` // only the name was seen: the request that it allows was not
+	Raw     uint16   `json:"raw,omitempty"`    // the port of a rule with inspect: none instead, if this is no HTTP; 0: none
 }
 
 // Apart is denials for which no rule is suggested.

@@ -74,6 +74,20 @@ func TestSuggestTheSmallestRules(t *testing.T) {
 	if got := taken(s); got != want {
 		t.Errorf("rules\n%swant\n%s", got, want)
 	}
+	for host, port := range map[string]string{"db.example.org": "5432", "only.example.org": "22", "tunnel.example.org": ""} {
+		// As it stands in the comment: what is pasted has to load.
+		rule, said := `{host: "`+host+`", ports: ["`+port+`/tcp"], inspect: none}`, s.YAML()
+		if port == "" {
+			if strings.Contains(said, `"`+host+`", ports: ["443/tcp"]`) {
+				t.Errorf("a rule for plain TCP on 443:\n%s", said)
+			}
+			continue
+		}
+		if !strings.Contains(said, "      # - "+rule+"\n") {
+			t.Errorf("no %s in\n%s", rule, said)
+		}
+		load(t, "version: 1\nagents: {dev: {rules: ["+rule+"]}}\n")
+	}
 	var apart []string
 	for _, a := range s.Apart {
 		apart = append(apart, fmt.Sprint(a.Code, " ", a.Count, " ", a.Sample))

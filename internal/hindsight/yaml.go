@@ -61,6 +61,15 @@ func (r SuggestedRule) YAML() string {
 	return text + "}"
 }
 
+// RawYAML gives the rule that would be taken instead if what was seen is not HTTP, in
+// braces; "" where there is none.
+func (r SuggestedRule) RawYAML() string {
+	if r.Raw == 0 {
+		return ""
+	}
+	return "{host: " + word(r.Host) + ", ports: " + list([]string{strconv.Itoa(int(r.Raw)) + "/tcp"}) + ", inspect: none}"
+}
+
 // count sums the denials that the rule is for.
 func (r SuggestedRule) count() (n uint64, first, last time.Time) {
 	for _, c := range r.Claims {
@@ -150,6 +159,10 @@ func (r SuggestedRule) text() string {
 	if r.Tunnel {
 		b.WriteString(comment(indent, "seen: only that it was to be connected to or resolved. A rule has to allow some request;"))
 		b.WriteString(comment(indent, "this one lets the connection open, so that the record shows what is asked for"))
+	}
+	if r.Raw != 0 {
+		b.WriteString(comment(indent, "for ssh, a database or other TCP this instead, with its port; nothing is judged but the name:"))
+		b.WriteString(comment(indent, "- "+r.RawYAML()))
 	}
 	for _, m := range r.Marks {
 		b.WriteString(comment(indent, "note: "+m))

@@ -67,6 +67,9 @@ func (a *Agent) Explain(q Query, now time.Time) Explanation {
 	e.Verdict, e.Code, e.Rule, e.Stage, e.Detail = v.Effect.String(), v.Code, v.Rule, v.Stage, v.Detail
 	if v.Allowed() {
 		e.Inspect, e.Credential = e.Decision.Inspect.String(), e.Decision.Credential
+		if q.Method == "" && e.Decision.Inspect == InspectNone {
+			e.Query = fmt.Sprintf("tcp://%s:%d", q.Host, q.Port)
+		}
 	}
 	if a == nil {
 		return e

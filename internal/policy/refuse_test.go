@@ -296,3 +296,19 @@ func TestTCPThatWouldNotPassIsWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// TestYAMLThatBreaksNamesItsLine: not only where the block begins that is broken.
+func TestYAMLThatBreaksNamesItsLine(t *testing.T) {
+	good := rules(strings.Split(strings.Repeat("host: a.example|", 20)+"host: b.example", "|")...)
+	lines := strings.Count(good[:strings.Index(good, "b.example")], "\n") + 1
+	for text, want := range map[string]string{
+		strings.Replace(good, "host: b.example", "host: b.example\n   ports: [22]", 1):                                    fmt.Sprintf("line %d: not YAML: did not find expected", lines+1),
+		"version: 1\nprofiles:\n  p:\n    rules:\n      - host: a.example\n        methods: [GET]\n       ports: [443]\n": "line 7: not YAML: did not find expected",
+		"version: 1\nagents:\n  dev: {}\n more: {}\n":                                                                     "line 4: not YAML: did not find expected key",
+	} {
+		_, err := policy.Load([]byte(text), policy.Known{AnyAgent: true})
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "in the block that begins at line") {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

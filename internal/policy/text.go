@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode"
@@ -90,13 +91,13 @@ func parseYAML(src []byte, problems *Problems) *yaml.Node {
 		return nil
 	}
 	if err != nil {
-		addYAML(problems, err)
+		addYAML(problems, src, err)
 		return nil
 	}
 	switch err := dec.Decode(&second); {
 	case errors.Is(err, io.EOF):
 	case err != nil:
-		addYAML(problems, err)
+		addYAML(problems, src, err)
 		return nil
 	default:
 		problems.add(second.Line, "", "one policy is one document: remove the --- line", "more than one YAML document")
@@ -109,15 +110,42 @@ func parseYAML(src []byte, problems *Problems) *yaml.Node {
 	return doc.Content[0]
 }
 
-// addYAML takes the line out of an error of the YAML library.
-func addYAML(problems *Problems, err error) {
+// addYAML takes the line out of an error of the YAML library. Of a block that goes
+// wrong, that is where the block begins; the line at fault is looked for.
+func addYAML(problems *Problems, src []byte, err error) {
 	text := err.Error()
 	line := 0
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
 		line, _ = strconv.Atoi(m[1]) // digits by the expression, or empty
 		text = text[len(m[0]):]
 	}
+	at := line
+	if line > 0 && (strings.HasPrefix(text, "did not find expected key") || strings.HasPrefix(text, "did not find expected '-'")) {
+		at = faultLine(src, err.Error())
+	}
+	if at > line {
+		problems.add(at, "", "look at its indentation, and at that of the line above", "not YAML: %s, in the block that begins at line %d", text, line)
+		return
+	}
 	problems.add(line, "", "", "not YAML: %s", text)
+}
+
+// faultLine is the first line with which src, cut off behind it, fails with fault.
+func faultLine(src []byte, fault string) int {
+	lines := bytes.SplitAfter(src, []byte("\n"))
+	size := make([]int, len(lines)+1)
+	for i, l := range lines {
+		size[i+1] = size[i] + len(l)
+	}
+	return sort.Search(len(lines), func(n int) bool {
+		dec := yaml.NewDecoder(bytes.NewReader(src[:size[n]]))
+		for {
+			var doc yaml.Node
+			if err := dec.Decode(&doc); err != nil {
+				return err.Error() == fault
+			}
+		}
+	})
 }
 
 // tooDeep returns the first node that lies too deep, or nil.
