@@ -49,8 +49,11 @@ func Export(l Layout, key Key, since, until time.Time, sink Sink) (records uint6
 		}
 		for _, series := range slices.Sorted(maps.Keys(files)) {
 			chosen, later, err := within(dir, files[series], since, until)
-			if err != nil || len(chosen) == 0 {
+			if err != nil {
 				return records, err
+			}
+			if len(chosen) == 0 {
+				continue // the others may have something of that time
 			}
 			n, err := exportSeries(l, dir, chosen, sink)
 			if err != nil {

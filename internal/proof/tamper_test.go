@@ -8,13 +8,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"bawn/internal/audit"
 	"bawn/internal/roottest"
 )
 
@@ -387,6 +391,34 @@ func TestAnAnchorProvesAgainstWhoHasTheKey(t *testing.T) {
 	}
 	if rep := r.verify(t, early, anchor); !rep.OK() {
 		t.Errorf("an anchor whose records are gone: %s", lines(rep))
+	}
+}
+
+// TestASeriesThatBeganLaterHidesNoOther from an export of a time before it.
+func TestASeriesThatBeganLaterHidesNoOther(t *testing.T) {
+	r := newRig(t, 15)
+	r.fill(t, 10)
+	time.Sleep(5 * time.Millisecond)
+	until := time.Now()
+	time.Sleep(5 * time.Millisecond)
+	if err := os.MkdirAll(r.Journal("admin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j, err := audit.OpenJournal(r.Journal("admin"), audit.Options{Plane: "admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Act(&audit.Act{Name: audit.ActAdminStart}); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	var names []string
+	n, err := Export(r.Layout, r.key.Key, time.Time{}, until, func(name string) (io.Writer, error) {
+		names = append(names, name)
+		return io.Discard, nil
+	})
+	if err != nil || n == 0 || strings.Contains(strings.Join(names, " "), "admin/journal") {
+		t.Errorf("%d records, %v: %v", n, err, names)
 	}
 }
 
