@@ -122,17 +122,17 @@ func (a *app) print(text string) error {
 }
 
 func (a *app) policyExplain() *cobra.Command {
-	var asJSON bool
+	var asJSON, all bool
 	cmd := &cobra.Command{
 		Use:   "explain AGENT METHOD URL",
 		Short: "Judge one request by the code that enforces, and say which rules matched; exit status 1 when it is denied",
 		Long: `Judge one request by the code that enforces, and say which rules matched.
 Nothing is asked or sent. With method CONNECT, HOST[:PORT] for URL asks about
-name and port alone; a wss URL with GET is about a WebSocket. Exit status 1 when
-the request is denied.`,
+name and port alone; a wss URL with GET is about a WebSocket. Rules for other
+hosts are only counted, but with -v. Exit status 1 when the request is denied.`,
 		Args: wants("AGENT", "METHOD", "URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := a.client().ExplainPolicy(cmd.Context(), apitype.ExplainPolicy{Agent: args[0], Method: args[1], URL: args[2]})
+			e, err := a.client().ExplainPolicy(cmd.Context(), apitype.ExplainPolicy{Agent: args[0], Method: args[1], URL: args[2], All: all})
 			if err != nil {
 				return err
 			}
@@ -148,6 +148,7 @@ the request is denied.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&all, "verbose", "v", false, "print every rule, also those for other hosts")
 	return cmd
 }
 

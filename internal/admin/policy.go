@@ -274,6 +274,9 @@ func (s *Server) explainPolicy(w http.ResponseWriter, q *http.Request, _ peercre
 	if err != nil {
 		return badRequest("explaining: %v", err)
 	}
+	if !e.All {
+		x = x.About()
+	}
 	v := x.Decision.Verdict
 	writeJSON(w, http.StatusOK, apitype.Explained{Effect: v.Effect.String(), Code: string(v.Code), Rule: v.Rule, Revision: n, Text: x.String()})
 	return nil

@@ -95,6 +95,7 @@ type ExplainPolicy struct {
 	Agent  string `json:"agent"`
 	Method string `json:"method"`
 	URL    string `json:"url"`
+	All    bool   `json:"all,omitempty"` // rules for other hosts as well
 }
 
 // Explained is the answer, as text for a person and by the same code that

@@ -42,6 +42,7 @@ type Explanation struct {
 	Credential string `json:"credential,omitempty"`
 
 	Decision Decision `json:"-"`
+	others   int      // rules that were left out
 	Rules    []Trace  `json:"rules"`
 	Budgets  []Bound  `json:"budgets,omitempty"` // that the request, or the agent, would be counted against
 }
@@ -108,7 +109,7 @@ func (a *Agent) trace(ru *rule, q Query, now time.Time) Trace {
 		tr.Effect = "deny"
 	}
 	if !ru.host.Match(q.Host) {
-		tr.Why = "another host"
+		tr.Why = elsewhere
 		if ru.host.Wildcard() && ru.host.Host() == q.Host {
 			tr.Why = "another host: " + ru.host.String() + " is every name in front of " + q.Host.String() + ", and not " + q.Host.String() + " itself"
 		}
@@ -265,6 +266,18 @@ func ParseQuery(method, target string) (Query, error) {
 	return q, nil
 }
 
+// elsewhere is why a rule says nothing of a name that it is not about.
+const elsewhere = "another host"
+
+// About is the explanation without the rules that are not about the name, which are
+// only counted. A rule that looks as if it were about it stays.
+func (e Explanation) About() Explanation {
+	all := len(e.Rules)
+	e.Rules = slices.DeleteFunc(slices.Clone(e.Rules), func(t Trace) bool { return t.Why == elsewhere })
+	e.others += all - len(e.Rules)
+	return e
+}
+
 // String gives the explanation as text for a person, one rule a line. It quotes
 // parts of the query and of the policy: whoever shows it on a terminal filters it.
 func (e Explanation) String() string {
@@ -286,7 +299,7 @@ func (e Explanation) String() string {
 		b.WriteString(", credential " + e.Credential)
 	}
 	b.WriteString("\n")
-	if len(e.Rules) == 0 {
+	if len(e.Rules)+e.others == 0 {
 		b.WriteString("  the agent has no rules\n")
 	}
 	for _, r := range e.Rules {
@@ -299,6 +312,9 @@ func (e Explanation) String() string {
 			where += fmt.Sprintf(", line %d", r.Line)
 		}
 		fmt.Fprintf(&b, "%s %-5s %s (%s) %s: %s\n", mark, r.Effect, r.Rule, where, r.Subject, r.Why)
+	}
+	if e.others > 0 {
+		fmt.Fprintf(&b, "  rules for other hosts: %d (-v shows them)\n", e.others)
 	}
 	for _, x := range e.Budgets {
 		fmt.Fprintf(&b, "  budget %s (%s, line %d)\n", x.Budget, x.Origin, x.Line)

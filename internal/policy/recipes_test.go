@@ -68,3 +68,26 @@ func TestEveryBlockOfTheReferenceLoads(t *testing.T) {
 func recipe(rules string) string {
 	return "version: 1\nprofiles:\n  p:\n    rules:\n      " + strings.ReplaceAll(strings.TrimSpace(rules), "\n", "\n      ") + "\nagents:\n  dev: {profile: p}\n"
 }
+
+// TestExplanationsAreAboutTheName: of a connection that is not looked into, in its
+// own words, and without the rules that say nothing of it.
+func TestExplanationsAreAboutTheName(t *testing.T) {
+	p := load(t, rules(`{host: db.example, ports: [5432/tcp], inspect: none}`, `host: b.example`, `host: "*.c.example.com"`, `host: d.example`))
+	for target, want := range map[string]string{
+		"db.example:5432": "tcp://db.example:5432: allow by rule p.1, inspect none\n* allow p.1 (profile p, line 5) db.example ports [5432]: matches\n  rules for other hosts: 3 (-v shows them)\n",
+		"b.example":       "https://b.example:443: allow by rule p.2, inspect full\n* allow p.2 (profile p, line 6) b.example ports [443]: matches\n  rules for other hosts: 3 (-v shows them)\n",
+		"no.example":      "https://no.example:443: deny host_not_allowed (no rule is about the name)\n  rules for other hosts: 4 (-v shows them)\n",
+	} {
+		x, err := p.Explain("dev", "CONNECT", target, now)
+		if err != nil || x.About().String() != want {
+			t.Errorf("%v, %s", err, x.About())
+		}
+		if len(x.Rules) != 4 || strings.Contains(x.String(), "-v shows") {
+			t.Errorf("all of it: %s", x)
+		}
+	}
+	x, _ := p.Explain("dev", "GET", "https://c.example.com/", now)
+	if !strings.Contains(x.About().String(), "and not c.example.com itself") {
+		t.Errorf("a near miss is left out: %s", x.About())
+	}
+}
