@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"bawn/internal/audit"
@@ -212,23 +211,4 @@ func escape(s string, special func(rune) string) string {
 		}
 	}
 	return b.String()
-}
-
-// inert gives JSON text of the same meaning in ASCII.
-func inert(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		switch {
-		case r < 0x7f:
-			out = append(out, text[0])
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		}
-		text = text[size:]
-	}
-	return out
 }

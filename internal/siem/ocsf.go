@@ -19,6 +19,7 @@ import (
 
 	"bawn/internal/audit"
 	"bawn/internal/verdict"
+	"bawn/internal/wirejson"
 )
 
 // OCSFVersion is the version of the schema that events are of.
@@ -55,7 +56,7 @@ func OCSF(e audit.Entry, src Source) ([]byte, error) {
 	ev := event(e, src)
 	prune(ev)
 	text, err := json.Marshal(ev)
-	return inert(text), err
+	return wirejson.ASCII(text), err
 }
 
 func event(e audit.Entry, src Source) object {
