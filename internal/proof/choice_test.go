@@ -215,7 +215,7 @@ func TestAnExportOfWholeSeriesIsProven(t *testing.T) {
 	r.opt.Now = func() time.Time { now = now.Add(time.Minute); return now }
 	r.fill(t, 60)
 	whole := r.sound(t)
-	begin := time.Date(2026, 11, 1, 1, 0, 0, 0, time.UTC)
+	begin := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) // some files in
 	for name, c := range map[string]struct{ since, until time.Time }{
 		"all":     {},
 		"a range": {begin, begin.Add(time.Hour)},
