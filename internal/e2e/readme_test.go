@@ -91,13 +91,13 @@ func typed(block string) (list []shown) {
 }
 
 var (
-	vary   = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+Z|Z)?|[0-9]+ self-test|time=.*\n`)
+	vary   = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+Z|Z)?|[0-9]+ self-test|, [0-9]+ warnings?|time=.*\n`)
 	counts = regexp.MustCompile(`( 200 +)\d+ +\d+`)
 	spaces = regexp.MustCompile(` +`)
 )
 
 // same compares what the page shows with what was said, but for times, counts of
-// bytes, the log of "bawn up" and the spaces that line columns up. "..." on the
+// bytes, how many warnings there are about this host, the log of "bawn up" and the spaces that line columns up. "..." on the
 // page stands for anything on a line.
 func same(shows, said string) bool {
 	norm := func(s string) string {
