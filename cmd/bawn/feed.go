@@ -65,7 +65,7 @@ func (f *feed) hold(ctx context.Context, ready func()) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	defer cancel()
-	leases := map[lessor]context.CancelFunc{}
+	leases := map[lessor]context.CancelCauseFunc{}
 	for {
 		e, err := n.Next(ctx)
 		switch {
@@ -76,14 +76,14 @@ func (f *feed) hold(ctx context.Context, ready func()) error {
 		case e.Removed != nil:
 			key := lessor{e.Removed.Slot, e.Removed.Gen}
 			if stop := leases[key]; stop != nil {
-				stop()
+				stop(egress.ErrSessionEnded)
 				delete(leases, key)
 			}
 		case e.Added != nil:
-			lctx, stop := context.WithCancel(ctx)
+			lctx, stop := context.WithCancelCause(ctx)
 			leases[lessor{e.Added.Identity.Slot, e.Added.Identity.Gen}] = stop
 			if err := f.serve(lctx, &serving, *e.Added, e.Files); err != nil {
-				stop()
+				stop(nil)
 				return err
 			}
 			if err := n.Ack(e.Added.Seq); err != nil {

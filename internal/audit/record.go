@@ -89,7 +89,7 @@ type Outcome struct {
 	Total        Span       `json:"total_us,omitempty"`
 	Code         codes.Code `json:"code,omitempty"`  // what ended it, where that has a code
 	Error        string     `json:"error,omitempty"` // for the operator
-	Cut          string     `json:"cut,omitempty"`   // why Bawn ended it early: policy, lease, limit, budget, shutdown
+	Cut          string     `json:"cut,omitempty"`   // why it ended early: policy, lease, limit, budget, session (it ended), shutdown
 	Clipped      bool       `json:"clipped,omitempty"`
 }
 

@@ -136,7 +136,7 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, src Source, t *ten
 	defer func() { c.cl.Close() }() // TLS says farewell
 	defer c.rescue()
 	defer s.live.remove(c.flow)
-	defer context.AfterFunc(ctx, func() { c.flow.cut(cut{why: "shutdown", detail: "the session or the proxy ends"}) })()
+	defer context.AfterFunc(ctx, func() { c.flow.cut(endOf(ctx)) })()
 	s.stage("accepted")
 	if !c.admitted() {
 		return
@@ -149,6 +149,24 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, src Source, t *ten
 		c.rest = nil
 		rest()
 	}
+}
+
+// ErrSessionEnded is the cause with which the context of [Server.Serve] ends when
+// the session has: what is under way then, nobody waits for.
+var ErrSessionEnded = errors.New("the session has ended")
+
+// The ways in which everything of a listener ends.
+const (
+	cutSession  = "session"
+	cutShutdown = "shutdown"
+)
+
+// endOf says why ctx is done.
+func endOf(ctx context.Context) cut {
+	if errors.Is(context.Cause(ctx), ErrSessionEnded) {
+		return cut{why: cutSession, detail: "the session ended"}
+	}
+	return cut{why: cutShutdown, detail: "the proxy ends"}
 }
 
 // admitted reports whether the connection may be served, and counts it then.

@@ -113,13 +113,18 @@ func (r *rig) listen(arrival netplan.Arrival) string {
 }
 
 func (r *rig) serve(ln net.Listener, src egress.Source) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+	return r.serveUntil(ln, src, nil)
+}
+
+// serveUntil is serve with the cause of its end.
+func (r *rig) serveUntil(ln net.Listener, src egress.Source, cause error) (stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.server.Serve(ctx, ln, src) }()
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
-			cancel()
+			cancel(cause)
 			if err := <-done; err != nil {
 				r.t.Errorf("Serve: %v", err)
 			}

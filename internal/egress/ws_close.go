@@ -157,7 +157,7 @@ func (w *webSocket) settle() {
 // farewell lets the agent read the close frame before its connection ends.
 func (w *webSocket) farewell() {
 	w.up.close()
-	if why := w.x.flow.wasCut(); why == nil || why.why != "shutdown" {
+	if why := w.x.flow.wasCut(); why == nil || why.why != cutShutdown && why.why != cutSession {
 		w.x.c.linger()
 	}
 }

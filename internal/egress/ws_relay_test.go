@@ -486,15 +486,20 @@ func TestWebSocketTimeLimits(t *testing.T) {
 
 // TestWebSocketsEndWithTheSession: within the time that a goodbye takes.
 func TestWebSocketsEndWithTheSession(t *testing.T) {
-	r := newRig(t, chat)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	stop := r.serve(ln, egress.Source{Identity: r.id, Arrival: netplan.Explicit})
-	w := r.openAt(ln.Addr().String(), "/ws/a", false)
-	go stop()
-	w.wantAgent(t, "close 1001 shutdown")
-	if o := r.journal.lastOutcome(t, 1); o.Cut != "shutdown" {
-		t.Errorf("outcome %+v", o)
+	for _, c := range []struct {
+		cause     error
+		cut, says string
+	}{{nil, "shutdown", "the proxy ends"}, {egress.ErrSessionEnded, "session", "the session ended"}} {
+		r := newRig(t, chat)
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		stop := r.serveUntil(ln, egress.Source{Identity: r.id, Arrival: netplan.Explicit}, c.cause)
+		w := r.openAt(ln.Addr().String(), "/ws/a", false)
+		go stop()
+		w.wantAgent(t, "close 1001 "+c.cut)
+		if o := r.journal.lastOutcome(t, 1); o.Cut != c.cut || o.Error != c.says {
+			t.Errorf("outcome %+v", o)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ var (
 	verdicts   = []string{"deny", "allow", "ask"} // as verdict.Effect counts
 	stages     = []string{"judge", "journal", "dns", "dial", "tls", "ttfb", "total"}
 	directions = []string{"up", "down"}
-	cuts       = []string{"policy", "lease", "limit", "budget", "shutdown", "other"}
+	cuts       = []string{"policy", "lease", "limit", "budget", "session", "shutdown", "other"}
 	processes  = []string{"netd", "admin", "proxy"}
 	journals   = []string{"proxy", "admin"}
 	placements = []string{"netns", "uid", "vm"}
