@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +31,10 @@ const (
 	adminID, proxyID, operators = 61001, 61002, 61003
 	agentID                     = netplan.FirstUID + 7
 )
+
+// The process's first thread is the one that /proc/PID/status tells of, and what
+// the words set is of a thread: init runs on the first, and stays there.
+func init() { runtime.LockOSThread() }
 
 // TestMain is also the processes of the tests: they become what the words say
 // and wait for the end of their input. The tests themselves run among no other
