@@ -45,6 +45,7 @@ func notLive(c *casetest.Case) string {
 // and once through the program as it runs, with the case's policy in force and
 // the case's bytes sent by an agent. Verdicts, codes and what went up agree.
 func TestCasesOnTheLiveProxy(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	h := boot(t)
 	h.clients(t)
 	env, err := casetest.NewEnv()

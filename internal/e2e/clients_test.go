@@ -215,6 +215,7 @@ func TestClientsWithoutBawn(t *testing.T) {
 // TestClients fills the table client x arrival x protocol and prints it. What
 // fails fails the test, and so does an empty cell without a reason.
 func TestClients(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	h := bootWith(t, operator.Options{Binary: built.bawn(t)})
 	h.agents(t)
 	h.bawn(t, "agent", "create", "dev2", "--user", "bob", "--placement", "netns")

@@ -37,6 +37,7 @@ func trouble(api string) string {
 
 // TestI2FailClosed kills and stops each process under running agents.
 func TestI2FailClosed(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for _, process := range []string{"proxy", "admin", "netd"} {
 		for _, signal := range []string{"KILL", "STOP"} {
 			t.Run(process+" "+signal, func(t *testing.T) {
@@ -108,6 +109,7 @@ func stages() []string {
 // stage of a request, and kills and stops the other processes while it is
 // stopped there.
 func TestI7DeathAtEachStageLosesNoRecord(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	h := bootWith(t, operator.Options{Binary: built.failing(t)})
 	h.agents(t)
 	h.apply(t, usual)

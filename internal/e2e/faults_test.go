@@ -46,6 +46,7 @@ type fault struct {
 // may not. After each round nothing has got out, every request that a server
 // got is on record, and service is back without a hand (I2, I7, I13).
 func TestFaultRounds(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := startFaulty(t)
 	count := *faultCount
 	if count == 0 {

@@ -133,6 +133,7 @@ var shownBy = map[string][][]string{
 // TestI14AgentsTextIsInertInEveryCommand has an agent write hostile text wherever
 // it can, and looks at every octet that any command then prints or writes.
 func TestI14AgentsTextIsInertInEveryCommand(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	h := boot(t)
 	for _, agent := range placements() {
 		h.hostile(t, agent)
