@@ -151,12 +151,10 @@ func (s *Server) ensureAccount(ctx context.Context, a store.Agent) error {
 // finish counts, compares with the last run, tells what changed, and keeps the
 // result.
 func (s *Server) finish(ctx context.Context, d *apitype.Doctor) error {
-	agents, err := s.store.Agents(ctx)
-	if err != nil {
-		return err
-	}
+	// The run may have taken all of its time: then what it shut is known no less.
+	agents, err := s.store.Agents(context.WithoutCancel(ctx))
 	matters := func(p ids.Placement) bool {
-		return p == "" || p == s.o.Config.Placement ||
+		return err != nil || p == "" || p == s.o.Config.Placement ||
 			slices.ContainsFunc(agents, func(a store.Agent) bool { return a.Placement == p && a.Name != session.Doctor })
 	}
 	for _, l := range d.Lines {
@@ -180,7 +178,7 @@ func (s *Server) finish(ctx context.Context, d *apitype.Doctor) error {
 	for p, why := range s.shut {
 		s.lacking = s.lacking || why != "" && matters(p)
 	}
-	return nil
+	return err
 }
 
 // newestTest says when the newest self-test ended, zero for never, and whether it

@@ -4,8 +4,11 @@
 package admin
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"bawn/internal/apitype"
 )
 
 // TestSelfTestIsRepeatedSoonWhileAPlacementIsShut: a self-test can fail for a
@@ -39,5 +42,20 @@ func TestSelfTestIsRepeatedSoonWhileAPlacementIsShut(t *testing.T) {
 	}
 	if cause := w.due(newest.Add(2*time.Second), true, newest, true); cause != causeFailed {
 		t.Errorf("after a good run a failure is tried again at once, not %q", cause)
+	}
+}
+
+// TestASelfTestThatRanOutOfTimeIsRepeated: what it shut before its time was over
+// is not forgotten until the next hour.
+func TestASelfTestThatRanOutOfTimeIsRepeated(t *testing.T) {
+	s, _, _ := newServer(t)
+	s.open(s.o.Config.Placement, "it was too slow")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.finish(ctx, &apitype.Doctor{At: time.Now()}); err != nil {
+		t.Error(err)
+	}
+	if at, lacking := s.newestTest(); at.IsZero() || !lacking {
+		t.Errorf("at %v, lacking %v", at, lacking)
 	}
 }
